@@ -4,7 +4,7 @@
 # Writes to RESULTS_FOLDER one log per run, the JSON reports, and one line per run in suite.jsonl.
 # With PATTERN, such as 'bench*': only runs with a matching name; appends to suite.jsonl.
 # Without PATTERN: all runs; overwrites suite.jsonl.
-# Exits with 0 if every run is as expected. Heap runs that miss bars are reported at the end.
+# Exits with 0 if every run is as expected. Benchmarks that miss bars are reported at the end.
 set -uo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -154,5 +154,5 @@ if [ "$failures" -ne 0 ]; then
     echo "FAILED: $failures of $runs runs did not do what they should; logs in $out"
     exit 1
 fi
-[ "$missed" -eq 0 ] || but="; $missed runs of the heap's figures miss bars$but"
+[ "$missed" -eq 0 ] || but="; $missed runs miss bars$but"
 echo "PASSED: all $runs runs$but; logs and reports in $out"

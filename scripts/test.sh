@@ -23,8 +23,8 @@ export CARGO_PROFILE_DEV_DEBUG=false
 
 step() { printf '\n== %s (%d s so far)\n' "$*" "$SECONDS"; }
 
-# beside NAME COMMAND...: runs the command in parallel with the steps that follow, in the time that
-# they leave a core idle. It needs a target folder of its own: cargo builds once at a time in one.
+# beside NAME COMMAND...: runs the command in parallel with the steps that follow, at the lowest
+# priority. The command needs its own target folder, because cargo locks it.
 declare -A jobs logs
 beside() {
     local name=$1
@@ -54,7 +54,7 @@ elif [ -z "${WARPHEAP_REQUIRE_COMPILER:-}" ]; then
     skipped="; no compiler for kernels at its usual place: tests of the PTX may have been left out"
 fi
 if [ -z "${WARPHEAP_PTXAS:-}" ] && ! command -v ptxas >/dev/null; then
-    skipped="$skipped; no ptxas: registers were not looked at"
+    skipped="$skipped; no ptxas: register checks were skipped"
 fi
 
 step format

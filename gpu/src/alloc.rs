@@ -88,7 +88,7 @@ unsafe impl DeviceAlloc for FreeList {
 
     #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
-        // SAFETY: an allocated block that no thread uses any more, by the caller's promise.
+        // SAFETY: the caller's promises: an allocated block, not freed since, that no thread uses.
         unsafe { self.free(block) }
     }
 
@@ -110,7 +110,7 @@ unsafe impl DeviceAlloc for Heap {
 
     #[inline(always)]
     unsafe fn free(&self, block: NonNull<u8>, _: Layout) {
-        // SAFETY: an allocated block that no thread uses any more, by the caller's promise.
+        // SAFETY: the caller's promises: an allocated block, not freed since, that no thread uses.
         unsafe { self.free(block) }
     }
 

@@ -83,7 +83,7 @@ impl GlobalHeap {
     ///
     /// # Safety
     /// As for [`unset`](Self::unset), and the heap is live whenever a kernel uses this.
-    pub unsafe fn over(heap: Arg<Heap>) -> Self {
+    pub unsafe fn with_heap(heap: Arg<Heap>) -> Self {
         // SAFETY: only kernels use the handle, while the heap is live, by the caller's promises.
         let handle = unsafe { heap.into_inner() };
         let parts = Parts { handle, faults: FaultLog::default() };

@@ -128,9 +128,9 @@ const FAILURE_DURING_CHURN: Model = model(PREEMPTIONS, || {
     pool.check((second.is_some() || held.is_some()).into());
 });
 
-/// Thread A frees the only block, which is in another region than its home region, and allocates
-/// again. Thread B, in A's home region, fails concurrently. B's scan began before A's free, so A
-/// must not use its result.
+/// Thread A frees the only block, which is not in A's first region, and allocates again. Thread B,
+/// with the same first region, fails concurrently. B's scan began before A's free, so A must not
+/// use its result.
 const FREE_IN_OTHER_REGION: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
     let other = with(&pool, 0, Pool::alloc);

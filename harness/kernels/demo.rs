@@ -28,7 +28,7 @@ kernel! {
     /// # Safety
     /// The word is live, and only these two kernels access it.
     pub unsafe fn demo_hold(word: DevicePtr<u32>, patience: u32) {
-        // SAFETY: the word is live, by the caller's promise.
+        // SAFETY: the caller's first promise: the word is live.
         let flag = unsafe { flag(word) };
         for _ in 0..patience {
             // ordering: acquire; pairs with HOLD of `demo_let_go`: what its stream did before comes
@@ -45,7 +45,7 @@ kernel! {
     /// # Safety
     /// As for [`demo_hold`]: the word is live, and only these two kernels access it.
     pub unsafe fn demo_let_go(word: DevicePtr<u32>) {
-        // SAFETY: the word is live, by the caller's promise.
+        // SAFETY: the caller's first promise: the word is live.
         let flag = unsafe { flag(word) };
         // ordering: release; pairs with HOLD of `demo_hold`.
         flag.at(HOLD).store_release(1);

@@ -35,15 +35,15 @@ stress_kernels! {
 stress_kernels!(checks);
 
 kernel! {
-    /// Allocates all of a heap at once: see [`census::take_whole`]. For one thread.
+    /// Allocates all of a heap at once: see [`census::alloc_entire_pool`]. For one thread.
     ///
     /// # Safety
-    /// As for [`census::take_whole`].
+    /// As for [`census::alloc_entire_pool`].
     pub unsafe fn take_whole_heap(pool: Heap, answer: DevicePtr<u64>) {
-        // SAFETY: live, by the promise of `take_whole`; an atomic has the layout of its integer.
+        // SAFETY: the caller's promise: live. An atomic has the layout of its integer.
         let answer = unsafe { &*answer.0.cast::<AtomicU64>() };
-        // SAFETY: `take_whole`'s promise, which this kernel's caller gives.
-        unsafe { census::take_whole(&pool, answer) }
+        // SAFETY: the caller's promises are those of `alloc_entire_pool`.
+        unsafe { census::alloc_entire_pool(&pool, answer) }
     }
 
     /// Makes the block pool allocate a live block again. For one thread.

@@ -1,9 +1,12 @@
 //! Host-side allocation of device memory: the allocator trait, the allocators and their adaptors.
 //!
 //! ```text
-//! BlockPool ─┐
-//! BumpPool   ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┬─ SyncDriverAllocator
-//! another   ─┘                                                      └─ DriverPool, another
+//!                                   upstream →
+//!
+//! CachingPool ─┐
+//! BlockPool    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┬─ SyncDriverAllocator
+//! BumpPool     │                                                      └─ DriverPool, another
+//! another     ─┘
 //! ```
 //!
 //! Every allocator is a [`DeviceAllocator`]: memory is allocated for a [`Stream`](crate::Stream)

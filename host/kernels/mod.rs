@@ -31,7 +31,7 @@ kernel! {
         // SAFETY: `blocks` is only read.
         let block = unsafe { blocks.get(thread::index_1d().into()) };
         if let Some(block) = block.and_then(|block| NonNull::new(block as *mut u8)) {
-            // SAFETY: a block that no thread uses any more, by the caller's promise.
+            // SAFETY: the caller's second promise: a block that no thread uses any more.
             unsafe { heap.free(block) };
         }
     }

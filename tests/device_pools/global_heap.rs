@@ -17,7 +17,7 @@ const PIECE: usize = 64 << 10;
 const THREADS: u32 = 128;
 
 /// # Safety
-/// It is the address of a global heap that outlives the kernel.
+/// `at` is the address of a global heap that outlives the kernel.
 unsafe fn global<'a>(at: DevicePtr<u64>) -> &'a GlobalHeap {
     // SAFETY: `global` requires the address of a global heap that outlives the kernel.
     unsafe { &*at.0.cast() }
@@ -69,13 +69,13 @@ kernel! {
         let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
         // SAFETY: the layout is not empty.
         let mut block = unsafe { heap.alloc_zeroed(layout(16)) };
-        let (mut bytes, mut zeroes) = (16, 0);
+        let (mut bytes, mut kept_bytes) = (16, 0);
         while bytes < 4096 {
             for at in 0..bytes {
                 // SAFETY: inside the block, and initialised.
                 let place = unsafe { block.add(at) };
                 // SAFETY: inside the block, and initialised.
-                zeroes += u64::from(unsafe { place.read() } == (if bytes == 16 { 0 } else { i as u8 }));
+                kept_bytes += u64::from(unsafe { place.read() } == (if bytes == 16 { 0 } else { i as u8 }));
                 // SAFETY: inside the block.
                 unsafe { place.write(i as u8) };
             }
@@ -90,7 +90,7 @@ kernel! {
         // SAFETY: this thread's block, with this layout.
         unsafe { heap.dealloc(block, layout(bytes)) };
         // SAFETY: each thread writes its own word.
-        unsafe { kept.set(i.into(), zeroes) };
+        unsafe { kept.set(i.into(), kept_bytes) };
     }
 
     /// Does nothing.
@@ -115,7 +115,7 @@ where
 fn set_up(device: &Device, bytes: u64) -> (Heap, GlobalHeap, DeviceBuffer<u64>) {
     let heap = Heap::builder(bytes).build(device).unwrap();
     // SAFETY: only kernels use it, and the heap outlives them.
-    let global = unsafe { GlobalHeap::over(heap.handle()) };
+    let global = unsafe { GlobalHeap::with_heap(heap.handle()) };
     (heap, global, device.zeroed(THREADS as usize).unwrap())
 }
 

@@ -49,9 +49,9 @@ fn a_stream_waits_for_the_event_of_another() {
     }
 }
 
-/// A GPU runs nothing after a failure.
+/// CPU only: a CUDA context runs nothing after a kernel fault.
 #[test]
-fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
+fn a_failed_cpu_stream_still_waits_for_events() {
     let device = Device::cpu();
     let (module, values) = (module(&device), device.from_slice(&[0_u32]).unwrap());
     let (failing, other) = (device.stream().unwrap(), device.stream().unwrap());
@@ -68,7 +68,7 @@ fn a_stream_of_the_cpu_that_has_failed_still_comes_after_what_it_waits_for() {
     std::thread::sleep(Duration::from_millis(20));
     let early = behind.is_done().unwrap();
     held.let_go();
-    assert!(!early, "it came there before the other stream");
+    assert!(!early, "the failed stream did not wait for the other stream's event");
     behind.synchronize().unwrap();
     assert!(before.is_done().unwrap());
     assert!(failing.synchronize().is_err());
@@ -135,7 +135,7 @@ fn the_default_stream_is_one_and_the_same() {
 }
 
 #[test]
-fn handles_of_one_stream_have_its_number_and_no_other_has() {
+fn clones_share_a_stream_id_that_is_never_reused() {
     for device in devices() {
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         assert_eq!(first.id(), first.clone().id());
@@ -150,7 +150,7 @@ fn handles_of_one_stream_have_its_number_and_no_other_has() {
 }
 
 #[test]
-fn the_cpu_tells_how_a_replay_went() {
+fn a_replay_reports_its_steps_and_schedule() {
     let run = |seed| {
         let device = Device::cpu_with(Mode::Replay { seed });
         let stream = device.stream().unwrap();

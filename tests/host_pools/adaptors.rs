@@ -65,13 +65,13 @@ fn a_limit_is_exact_and_reports_the_rest() {
 #[test]
 fn exactly_the_selected_call_fails() {
     let (device, stream) = cpu();
-    let flawed = FailureInjected::new(driver(&device), Failures::Nth(2));
-    let block = alloc(&flawed, layout(64, 64), &stream);
-    let error = free(&flawed, block, &stream).unwrap_err();
+    let failing = FailureInjected::new(driver(&device), Failures::Nth(2));
+    let block = alloc(&failing, layout(64, 64), &stream);
+    let error = free(&failing, block, &stream).unwrap_err();
     assert!(matches!(error, Error::FailureInjected { call: 2 }), "{error}");
-    assert_eq!(flawed.usage().used_bytes, 64, "it was not passed on");
-    free(&flawed, block, &stream).unwrap();
-    assert_eq!((flawed.calls(), flawed.failed()), (3, 1));
+    assert_eq!(failing.usage().used_bytes, 64, "it was not passed on");
+    free(&failing, block, &stream).unwrap();
+    assert_eq!((failing.calls(), failing.failed()), (3, 1));
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn calls_fail_with_the_configured_probability() {
     let (device, stream) = cpu();
     let failed = |one_in, seed| {
         let which = Failures::OneIn(NonZeroU64::new(one_in).unwrap(), seed);
-        let flawed = FailureInjected::new(driver(&device), which);
-        let fails = |_| free(&flawed, (DevicePtr::null(), layout(1, 1)), &stream).unwrap_err();
+        let failing = FailureInjected::new(driver(&device), which);
+        let fails = |_| free(&failing, (DevicePtr::null(), layout(1, 1)), &stream).unwrap_err();
         let calls = (0..4000).map(fails).map(|error| matches!(error, Error::FailureInjected { .. }));
         calls.collect::<Vec<_>>()
     };

@@ -1,4 +1,4 @@
-//! The comments of Rust files and the prose of Markdown files.
+//! The comments of Rust, TOML and shell files and the prose of Markdown files.
 
 /// A line of text in its file.
 #[derive(Debug, PartialEq)]
@@ -10,12 +10,13 @@ pub struct Line<'a> {
     pub columns: Option<usize>,
 }
 
-/// The lines of the file `name` that people read: the comments of Rust files, the prose of
-/// Markdown files, nothing of other files.
+/// The lines of the file `name` that people read: the comments of Rust, TOML and shell files, the
+/// prose of Markdown files, nothing of other files.
 pub fn prose<'a>(name: &str, text: &'a str) -> Vec<Line<'a>> {
     match name.rsplit_once('.') {
         Some((_, "rs")) => comments(text),
         Some((_, "md")) => markdown(text),
+        Some((_, "toml" | "sh" | "ci/run")) => hash_comments(text),
         _ => Vec::new(),
     }
 }
@@ -33,6 +34,13 @@ fn comment(number: usize, line: &str) -> Option<Line<'_>> {
     let is_code = |(at, _): &(usize, &str)| line[..*at].matches('"').count().is_multiple_of(2);
     let (at, _) = line.match_indices(" // ").find(is_code)?;
     Some(Line { number, text: &line[at + 1..], columns: None })
+}
+
+/// Lines that are only a comment.
+fn hash_comments(text: &str) -> Vec<Line<'_>> {
+    let lines = (1..).zip(text.lines()).map(|(number, line)| (number, line.trim_start(), line));
+    let comments = lines.filter(|(_, text, _)| text.starts_with('#'));
+    comments.map(|(number, text, line)| Line { number, text, columns: Some(line.chars().count()) }).collect()
 }
 
 /// Outside tables and code blocks, which are between fences, or indented and after an empty line.

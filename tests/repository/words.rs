@@ -52,7 +52,7 @@ fn count_all(line: &Line, phrases: &[&str]) -> usize {
 
 /// Whether a line is too long. A link, or a table in a comment, cannot be broken.
 fn is_long(line: &Line) -> bool {
-    let text = line.text.trim_start_matches(['/', '!', ' ', '-', '>']);
+    let text = line.text.trim_start_matches(['/', '!', '#', ' ', '-', '>']);
     let is_link = text.contains("](") || text.contains("http") || text.starts_with('[');
     let cannot_break = text.starts_with('|') || is_link && text.split(' ').count() <= 2;
     line.columns.is_some_and(|columns| columns > COLUMNS) && !cannot_break
@@ -110,5 +110,12 @@ fn planted_words_and_columns_are_reported() {
     assert_eq!((count_all(&lines[0], &PERSONS), is_long(&lines[2])), (1, true));
     let link = format!("[1]: https://example.org/{long}");
     assert!(!is_long(&prose("x.md", &link)[0]), "a link cannot be broken");
-    assert_eq!(prose("x.sh", "# who"), []);
+    for script in ["x.sh", "x.toml", ".ci/run"] {
+        let text = format!("# who\nx = 1 # {long}\n    # {long}\n# {}\n", BANNED[1]);
+        let lines = prose(script, &text);
+        assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [1, 3, 4], "{script}");
+        assert_eq!(lines.iter().map(is_long).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(lines.iter().map(|line| count_all(line, &BANNED)).sum::<usize>(), 1);
+    }
+    assert_eq!(prose("x.json", "# who"), []);
 }

@@ -18,9 +18,9 @@ use core::ptr::NonNull;
 /// one.
 const ALONE: u64 = 32;
 
-/// One thread per record: claims the record's block in `map`, which has no claims before. Blocks
-/// that share a granule are counted in the map's log, each once, regardless of the order of the
-/// threads: a failing claim marks both blocks.
+/// One thread per record: claims the record's block in `map`, which must be empty. Blocks that
+/// share a granule are counted in the map's log, each once, regardless of the order of the threads:
+/// a failing claim marks both blocks.
 ///
 /// Cost per live block: 16 bytes read and one relaxed atomic per granule.
 ///
@@ -47,8 +47,8 @@ pub unsafe fn overlap_claim(records: Records, map: &OwnershipMap, marks: DeviceS
         let (start, end) = (group.read_64(span.start, from), group.read_64(span.end, from));
         let theirs = group.read_32(place, from);
         let (rank, step) = (group.rank(), group.count());
-        // Only the lane that owns the record knows it. The lane that finds a conflict marks both
-        // blocks.
+        // Only the owning lane has the record in registers. The lane that finds a conflict marks
+        // both blocks. Any other lane than the owning one reports the granule instead of the block.
         let record = if place == theirs { record } else { Record::default() };
         claim(map, marks, start + u64::from(rank)..end, step, record, Owner::of_record(theirs));
         waiting = waiting.without_leader();
@@ -108,8 +108,8 @@ fn mark(map: &OwnershipMap, marks: DeviceSlice<u32>, owner: Owner) {
 /// `count` and `out` are live; nothing else accesses them.
 pub unsafe fn exhaust<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Records, count: DevicePtr<u64>) {
     let layout = Layout::from_size_align(bytes as usize, align as usize).unwrap_or(Layout::new::<u8>());
-    // SAFETY: live, and nothing else accesses it, by the caller's promise. An atomic has the layout
-    // of its integer.
+    // SAFETY: the caller's promises: `count` is live, and nothing else accesses it. An atomic has
+    // the layout of its integer.
     let count = unsafe { &*count.0.cast::<AtomicU64>() };
     // A thread stops at its first block that does not fit into `out`.
     for _ in 0..=out.len() {
@@ -131,12 +131,12 @@ pub unsafe fn exhaust<A: DeviceAlloc>(pool: &A, bytes: u32, align: u32, out: Rec
 /// The records are unused blocks of `pool`, and no other thread accesses the records.
 pub unsafe fn free_all<A: DeviceAlloc>(pool: &A, records: Records, count: u64) {
     let place = u64::from(thread::index_1d());
-    // SAFETY: no other thread accesses the record, by the caller's promise.
+    // SAFETY: the caller's second promise: no other thread accesses the records.
     let Some(record) = (unsafe { records.get(place) }) else { return };
     if let Some(block) = NonNull::new(record.address() as *mut u8).filter(|_| place < count) {
-        // SAFETY: an unused block of `pool`, by the caller's promise.
+        // SAFETY: the caller's first promise: an unused block of `pool`.
         unsafe { pool.free(block, record.layout()) };
-        // SAFETY: no other thread accesses the record, by the caller's promise.
+        // SAFETY: the caller's second promise: no other thread accesses the records.
         unsafe { records.set(place, record.emptied()) };
     }
 }
@@ -146,7 +146,7 @@ pub unsafe fn free_all<A: DeviceAlloc>(pool: &A, records: Records, count: u64) {
 ///
 /// # Safety
 /// `answer` is live; no other thread accesses it or the pool.
-pub unsafe fn take_whole<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
+pub unsafe fn alloc_entire_pool<A: DeviceAlloc>(pool: &A, answer: &AtomicU64) {
     let bytes = pool.region().1 as usize;
     let Ok(layout) = Layout::from_size_align(bytes, 1) else { return };
     let whole = pool.alloc(layout);

@@ -66,11 +66,13 @@ pub struct Breach {
     pub owner: Owner,
     /// The other owner of a part of the block.
     pub other: Owner,
-    /// The address of the block.
+    /// The address of the block. If a census compared a long block with all lanes of a warp, and
+    /// another lane than the one of the block's record found the overlap: the address of the shared
+    /// granule.
     pub address: u64,
-    /// The size of the block.
+    /// The size of the block; 0 if `address` is that of a granule.
     pub bytes: u32,
-    /// The offset of the first affected byte in the block.
+    /// The offset of the first affected byte from `address`.
     pub offset: u64,
     /// The word that should be there, for [`BreachKind::Torn`].
     pub expected: u64,

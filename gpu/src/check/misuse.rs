@@ -31,7 +31,7 @@ unsafe fn take(records: Records, map: &OwnershipMap, place: u32) -> Option<Recor
 /// # Safety
 /// `records` are of `pool` and `map`, and no other thread accesses any of them.
 pub unsafe fn free_twice<A: DeviceAlloc>(pool: &A, records: Records, map: &OwnershipMap, place: u32) {
-    // SAFETY: no other thread accesses the records, by the caller's promise.
+    // SAFETY: the caller's second promise: no other thread accesses the records.
     let Some(record) = (unsafe { take(records, map, place) }) else { return };
     let Some(block) = NonNull::new(record.address() as *mut u8) else { return };
     for _ in 0..2 {
@@ -46,7 +46,7 @@ pub unsafe fn free_twice<A: DeviceAlloc>(pool: &A, records: Records, map: &Owner
 /// # Safety
 /// As for [`free_twice`].
 pub unsafe fn forget(records: Records, map: &OwnershipMap, place: u32) {
-    // SAFETY: no other thread accesses the records, by the caller's promise.
+    // SAFETY: the caller's second promise: no other thread accesses the records.
     unsafe { take(records, map, place) };
 }
 
@@ -56,14 +56,14 @@ pub unsafe fn forget(records: Records, map: &OwnershipMap, place: u32) {
 /// # Safety
 /// As for [`free_twice`]; the bytes lie inside the pool.
 pub unsafe fn overrun(records: Records, place: u32, past: u32) {
-    // SAFETY: no other thread accesses the records, by the caller's promise.
+    // SAFETY: the caller's second promise: no other thread accesses the records.
     let Some(record) = (unsafe { records.get(place.into()) }) else { return };
     if !record.is_live() {
         return;
     }
     let end = (record.address() + u64::from(record.bytes())) as *mut u8;
     for i in 0..past {
-        // SAFETY: inside the pool, by the caller's promise.
+        // SAFETY: the caller's last promise: the bytes lie inside the pool.
         let byte = unsafe { end.add(i as usize) };
         // SAFETY: live memory. It belongs to another owner, which is intended.
         let before = unsafe { peek_u8(byte) };

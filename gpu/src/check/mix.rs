@@ -17,8 +17,9 @@ pub enum Mix {
     Small = 2,
 }
 
-/// Alignments up to this base-2 logarithm of bytes are equally frequent; larger ones are an eighth
-/// as frequent.
+/// Base-2 logarithm of the largest common alignment. Seven of eight larger draws are replaced by a
+/// common alignment. With a largest logarithm of 12, those from 0 to 5 have a probability of
+/// 1.875 / 13 each, 6 has 1 / 13, and those from 7 to 12 have 0.125 / 13.
 const COMMON_ALIGN_LOG2: u32 = 6;
 
 /// A size and an alignment, determined by `hash`.

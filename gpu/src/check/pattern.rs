@@ -59,20 +59,20 @@ impl Pattern {
     /// Writes the pattern.
     ///
     /// # Safety
-    /// The block is writable memory of `bytes` bytes.
+    /// The block is writable memory. It has `bytes` bytes.
     #[inline(always)]
     pub unsafe fn fill(self, start: *mut u8, bytes: u64) {
         let words = Self::words(start, bytes);
         for i in 0..words {
             // SAFETY: `i < words`, and the block has `words` whole words after `start`.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
-            // SAFETY: writable memory, by the caller's promise, and aligned.
+            // SAFETY: aligned; the caller's first promise: writable memory.
             unsafe { poke_u64(place, self.word(i)) };
         }
         for offset in words * WORD..bytes {
-            // SAFETY: `offset < bytes`, the length of the block by the caller's promise.
+            // SAFETY: `offset < bytes`, by the caller's promise the length of the block.
             let place = unsafe { start.add(offset as usize) };
-            // SAFETY: writable memory, by the caller's promise.
+            // SAFETY: the caller's first promise: writable memory.
             unsafe { poke_u8(place, self.byte(offset)) };
         }
     }
@@ -80,23 +80,23 @@ impl Pattern {
     /// Verifies the pattern. Returns the first position that differs.
     ///
     /// # Safety
-    /// The block is memory of `bytes` bytes, all of which were written.
+    /// The block has `bytes` bytes. All of them were written.
     #[inline(always)]
     pub unsafe fn verify(self, start: *mut u8, bytes: u64) -> Option<Tear> {
         let words = Self::words(start, bytes);
         for i in 0..words {
             // SAFETY: `i < words`, and the block has `words` whole words after `start`.
             let place = unsafe { start.cast::<u64>().add(i as usize) };
-            // SAFETY: written memory, by the caller's promise, and aligned.
+            // SAFETY: aligned; the caller's second promise: written memory.
             let found = unsafe { peek_u64(place) };
             if found != self.word(i) {
                 return Some(Tear { offset: i * WORD, expected: self.word(i), found });
             }
         }
         for offset in words * WORD..bytes {
-            // SAFETY: `offset < bytes`, the length of the block by the caller's promise.
+            // SAFETY: `offset < bytes`, by the caller's promise the length of the block.
             let place = unsafe { start.add(offset as usize) };
-            // SAFETY: written memory, by the caller's promise.
+            // SAFETY: the caller's second promise: written memory.
             let found = unsafe { peek_u8(place) };
             if found != self.byte(offset) {
                 return Some(Tear { offset, expected: self.byte(offset).into(), found: found.into() });

@@ -14,11 +14,12 @@ pub(super) const SMALL_ALIGN: usize = 1 << 14;
 const MOST_ROUNDED: usize = 1 << 31;
 
 impl Heap {
-    /// Memory for `layout`, or `None` when the heap has none for it. Any thread, any time, any subset of a
-    /// warp. A layout of no bytes gets an address that must not be touched. Alignments are 2 MiB at most.
+    /// Allocates memory for `layout`. Returns `None` if the heap is out of memory. May be called
+    /// from any thread and any divergent subset of a warp. For a zero-size layout the address must
+    /// not be dereferenced. The largest alignment is 2 MiB.
     ///
-    /// Cost per warp whose lanes ask for the same class: 1 acquire atomic on a word of the warp's
-    /// multiprocessor. Lanes that ask for other classes do the same at the same time.
+    /// Cost per warp, if all lanes request the same size class: 1 acquire atomic on a word of the
+    /// warp's SM. Lanes with other classes do the same concurrently.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]

@@ -31,10 +31,12 @@ use super::layout::WORD_BITS;
 use super::sets::{IndexSet, low_bits};
 
 impl Heap {
-    /// Tells `visitor` what all metadata says, and what is wrong with it. No thread uses the heap meanwhile. Slabs from
-    /// `present` on have no memory yet. Time is linear in the metadata. The heap's memory is not touched.
+    /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
+    /// use the heap meanwhile. Slabs from `present` on have no memory yet. Takes time linear in the
+    /// metadata. The heap's memory is not accessed.
     ///
-    /// `held` is for the walk alone: a word for every slab. `None`, and no walk, if it has fewer.
+    /// `held` is scratch memory: a word for every slab. Returns `None` without a check if it is
+    /// shorter.
     #[must_use]
     pub fn audit(&self, present: u32, held: &mut [u32], visitor: &mut impl Visitor) -> Option<()> {
         let held = held.get_mut(..self.layout.slabs as usize)?;

@@ -44,22 +44,22 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use slots::Slots;
 
-/// The calling thread's part of its block's cache of one size class.
+/// The calling thread's part of its thread block's cache of one size class.
 ///
-/// `THREADS`: how many threads have slots, those with the lowest numbers in the block; others always go to the heap.
-/// `SLOTS`: blocks that a thread may keep. A kernel has `8 * THREADS * SLOTS` bytes of shared memory for them and 8
-/// for each warp. `Owner`: any type, to tell apart the caches that a block has at the same time.
+/// `THREADS`: the number of threads with slots, those with the lowest indices in the thread block;
+/// all others use the heap. `SLOTS`: the most blocks that a thread caches. A kernel has
+/// `8 * THREADS * SLOTS` bytes of shared memory for them, and 8 for each warp. `Owner`: any type
+/// that distinguishes concurrent caches. Any divergent subset of a warp may allocate and free.
 ///
 /// # Misuse
-/// What a thread frees that is no block of the class goes to the heap, which sees whether it is a block at all. A second
-/// free by the thread whose slots still hold the block is recorded at once. Other double frees are not seen while
-/// the block is in the cache: it is there twice, or in the heap, too, and **may be given to two owners**. The
-/// heap records the second time that the block comes back to it, unless it was handed out in between.
+/// A freed address that is no block of the class is passed to the heap, which checks it. A second
+/// free by a thread with the block in its slots is recorded at once. Other double frees are not
+/// detected while the block is cached: it is cached twice, or also free in the heap, and **may be
+/// allocated to two owners**. The heap records the second free that reaches it, unless the block
+/// was allocated in between. [Debug heaps](super::debug) are not cached, and detect more.
 ///
-/// In a [debug heap](super::debug) the cache keeps nothing: each call goes to the heap, which sees more.
-///
-/// # Memory held back
-/// Up to `SLOTS` blocks for each thread that has not left. Other threads do not get them, also when the heap is full.
+/// # Cached memory
+/// Up to `SLOTS` blocks per thread until it leaves the cache. Only this thread can allocate them.
 ///
 /// ```
 /// use core::alloc::Layout;
@@ -102,22 +102,22 @@ struct Part {
 }
 
 impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, THREADS, SLOTS, Owner> {
-    /// Begins to use the block's cache, for blocks of the class that serves `layout`; empty at first.
+    /// Joins the thread block's cache of the size class of `layout`. The slots are empty at first.
     ///
-    /// The thread leaves the cache when this is dropped, and its blocks go back to the heap: that waits for no
-    /// one. A thread that ends without a drop (`thread::exit`, `mem::forget`) keeps up to `SLOTS` blocks from the
-    /// heap until another thread of the block calls [`end`](Self::end).
+    /// A drop leaves the cache and frees the thread's blocks to the heap, without waiting. A thread
+    /// that ends without it (`thread::exit`, `mem::forget`) withholds up to `SLOTS` blocks from the
+    /// heap until another thread of the thread block calls [`end`](Self::end).
     ///
-    /// Cost: a `bar.sync`, an atomic a warp in shared memory, and as many stores as a thread has slots and the cache
-    /// has warps.
+    /// Cost: a `bar.sync`, an atomic per warp in shared memory, and a store for each slot of the
+    /// thread and each warp of the cache.
     ///
     /// # Safety
-    /// - Every thread of the block that has not ended comes here, and with the same parameters, as for
-    ///   [`sync_threads`](thread::sync_threads).
-    /// - A block has one cache of these parameters at a time: of the one before, each thread has dropped or ended its
-    ///   part.
-    /// - The thread drops, ends or forgets its part before its block ends, and uses it no more then. Safe code could keep a
-    ///   part of a `&'static Heap` in a thread-local variable of the CPU.
+    /// - As for [`sync_threads`](thread::sync_threads): every thread of the block that has not
+    ///   ended executes this call, with the same parameters.
+    /// - A thread block has one cache of these parameters at a time: each thread has dropped or
+    ///   ended its part of the previous one.
+    /// - The thread drops, ends or forgets its part before its thread block ends. Safe code could
+    ///   keep a part of a `&'static Heap` in a thread-local variable of the CPU.
     #[inline(always)]
     pub unsafe fn begin(heap: &'h Heap, layout: Layout) -> Self {
         // SAFETY: the caller's promise.
@@ -131,8 +131,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         BlockCache { heap, part: Part { class, bottom, top: bottom, limit }, owner: PhantomData }
     }
 
-    /// Memory for `layout`, or `None` when the heap has none for it: a block of the thread's slots if it is of
-    /// their class, otherwise the heap's [`alloc`](Heap::alloc). Any subset of a warp, any time.
+    /// Allocates memory for `layout`: from the thread's slots if it is of their class, otherwise by
+    /// the heap's [`alloc`](Heap::alloc). Returns `None` if the heap is out of memory.
     ///
     /// Cost from a slot: a load and a store in shared memory.
     #[track_caller]
@@ -149,13 +149,13 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         NonNull::new(address as *mut u8)
     }
 
-    /// Gives memory of the heap back: to the thread's slots if it is a block of their class and there is room,
-    /// otherwise to the heap. Any subset of a warp, any time; also a block that another thread allocated, with or
-    /// without a cache. A second free by a thread that still holds the block changes nothing and is recorded as a
-    /// fault, as is every other misuse that the heap sees; not every double free is seen.
+    /// Frees memory of the heap: to the thread's slots if it is a block of their class and a slot
+    /// is empty, otherwise to the heap. Any thread may have allocated it, with or without a cache.
+    /// A second free of a block that is still in the thread's slots frees nothing and is recorded,
+    /// like every misuse that the heap detects; not every double free is detected.
     ///
-    /// Cost to a slot: a load of the slab's entry, mostly from the cache, one load for each block that the thread
-    /// holds, and a store in shared memory.
+    /// Cost to a slot: a load of the slab's entry, mostly from the L1, a load for each block in the
+    /// thread's slots, and a store in shared memory.
     ///
     /// # Safety
     /// No thread uses the memory any more.
@@ -172,10 +172,9 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         }
     }
 
-    /// Takes blocks from the heap ahead of need, `blocks` of them or as many as there is room for. Returns how
-    /// many: fewer also when the heap has no more.
-    ///
-    /// Cost: as many heap allocations, each for all lanes that come here together.
+    /// Allocates up to `blocks` blocks from the heap into empty slots. Returns their number: fewer
+    /// if the slots are full or the heap is out of memory. Cost: a heap allocation for each block,
+    /// together for all converged lanes.
     #[inline(always)]
     pub fn fill(&mut self, blocks: u32) -> u32 {
         // SAFETY: 4 is a power of two, and a block is far smaller than the limit.
@@ -192,12 +191,13 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         blocks
     }
 
-    /// Leaves the cache, and gives the heap also what threads hold in it that ended without leaving.
+    /// Leaves the cache, and frees the blocks of threads that ended without leaving it.
     ///
     /// Cost: a `bar.sync`, and a load in shared memory for each warp of the cache.
     ///
     /// # Safety
-    /// Every thread of the block that has not ended comes here, as for [`sync_threads`](thread::sync_threads).
+    /// Every thread of the thread block that has not ended executes this call, as for
+    /// [`sync_threads`](thread::sync_threads).
     #[inline(always)]
     pub unsafe fn end(self) {
         let heap = self.heap.shared();

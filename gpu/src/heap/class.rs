@@ -1,4 +1,4 @@
-//! Size classes: four per doubling, so that a block is at most a quarter larger than what was asked for.
+//! Size classes: four per doubling, so that a block is at most a quarter larger than the request.
 //!
 //! ```text
 //! class   0  1  2  3 |  4  5  6  7 |  8  9 10  11 | ...
@@ -13,12 +13,12 @@ use super::class_info::divided;
 /// Bytes of the smallest block.
 pub const MIN_BLOCK: u32 = 16;
 
-/// One of the sizes that blocks have.
+/// A size class of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SizeClass(pub u32);
 
 impl SizeClass {
-    /// The smallest class whose blocks hold `bytes`, which is from 1 to 2^31.
+    /// The smallest class with blocks of at least `bytes`, which is from 1 to 2^31.
     #[inline(always)]
     pub const fn of(bytes: u32) -> Self {
         // The least size of a class is one more than the class before holds.

@@ -25,7 +25,7 @@ const SPAN_PART: ((u32, u32), (u32, u32)) = ((8, 40), (1, 4));
 /// How many times as many blocks a cursor of whole warps gets at once that crosses again and again.
 const GROWTH: u32 = 4;
 
-/// How the blocks of one class lie.
+/// The layout of the blocks of one size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub struct ClassInfo {

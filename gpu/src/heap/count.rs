@@ -23,49 +23,49 @@ const WHOLE_SHIFT: u32 = 48;
 const FIELD: u64 = 0xffff;
 const CLASS: u64 = 0xff;
 
-/// What a run's bitmap holds, or a difference of two such.
+/// A summary of a run's bitmap, or the difference of two summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64);
 
 impl Count {
-    /// One more thread looks for a hole.
+    /// One more thread that searches for a free block.
     pub const PIN: Count = Count(1 << PIN_SHIFT);
-    /// A word became full by more than one free.
+    /// A word became fully free by more than one free.
     pub const JOINED: Count = Count(1 << JOINED_SHIFT);
     /// No change.
     pub const NONE: Count = Count(0);
 
-    /// A run of the class without holes.
+    /// A run of the class without free blocks.
     #[inline(always)]
     pub const fn of_class(class: SizeClass) -> Self {
         Count(class.0 as u64 + 1)
     }
 
-    /// So many words of which every block is a hole.
+    /// `words` fully free words.
     #[inline(always)]
     pub const fn of_whole(words: u32) -> Self {
         Count((words as u64) << WHOLE_SHIFT | (words as u64) << SOME_SHIFT)
     }
 
-    /// What a word of the bitmap adds to the count. `full` is the word of which all blocks are holes.
+    /// The contribution of a word of the bitmap to the count. `full` is the fully free word.
     #[inline(always)]
     pub const fn of(word: u32, full: u32) -> Self {
         Count(((word == full) as u64) << WHOLE_SHIFT | ((word != 0) as u64) << SOME_SHIFT)
     }
 
-    /// What to add when a word changes from `old` to `new`.
+    /// The change of the count when a word changes from `old` to `new`.
     #[inline(always)]
     pub const fn change(old: u32, new: u32, full: u32) -> Self {
         Count::of(new, full).minus(Count::of(old, full))
     }
 
-    /// The two together.
+    /// The sum of the two.
     #[inline(always)]
     pub const fn plus(self, other: Count) -> Self {
         Count(self.0.wrapping_add(other.0))
     }
 
-    /// Without the other.
+    /// The difference of the two.
     #[inline(always)]
     pub const fn minus(self, other: Count) -> Self {
         Count(self.0.wrapping_sub(other.0))
@@ -84,19 +84,19 @@ impl Count {
         if class == 0 { None } else { Some(SizeClass(class - 1)) }
     }
 
-    /// Words with holes.
+    /// Number of words with free blocks.
     #[inline(always)]
     pub const fn some(self) -> u32 {
         (self.0 >> SOME_SHIFT & FIELD) as u32
     }
 
-    /// Words of which all blocks are holes.
+    /// Number of fully free words.
     #[inline(always)]
     pub const fn whole(self) -> u32 {
         (self.0 >> WHOLE_SHIFT) as u32
     }
 
-    /// The same, said to be of words that became full by one free each.
+    /// The same, as if each word had become fully free by one free.
     #[inline(always)]
     pub const fn unjoined(self) -> Self {
         Count(self.0 & !Count::JOINED.0)

@@ -34,14 +34,14 @@ pub(super) enum Outcome {
     Dry,
 }
 
-/// Blocks of a run of slabs and of those before it.
+/// Blocks of one or more consecutive runs of slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub(super) u64);
 
 impl Span {
-    /// No blocks, and no one is looking for some.
+    /// No blocks, and no refill under way.
     pub const DRY: Span = Span((DRY as u64) << 32 | (BIAS - 1));
-    /// No blocks, but the first who asks goes for some.
+    /// No blocks yet: the first group that allocates must refill the cursor.
     pub const UNUSED: Span = Span::new(UNUSED, 0);
 
     /// The last `left` blocks of the runs that end before slab `end`.
@@ -50,7 +50,7 @@ impl Span {
         Span((end as u64) << 32 | (left as u64 + BIAS))
     }
 
-    /// The slab behind it.
+    /// The slab after the span.
     #[inline(always)]
     pub const fn end(self) -> u32 {
         (self.0 >> 32) as u32
@@ -62,7 +62,7 @@ impl Span {
         (self.0 as u32 ^ BIAS as u32) as i32
     }
 
-    /// Whether there is no span and none is coming.
+    /// Whether there is no span and no refill is under way.
     #[inline(always)]
     pub const fn is_dry(self) -> bool {
         self.end() == DRY
@@ -74,7 +74,7 @@ impl Span {
         self.end() == UNUSED
     }
 
-    /// Blocks left; `None` while a group is storing the next span. None are left in a dry one.
+    /// Blocks left; `None` while a group is refilling the cursor. A dry span has none.
     #[inline(always)]
     pub const fn left(self) -> Option<u32> {
         match self.signed_left() {
@@ -118,7 +118,7 @@ impl Span {
         self.signed_left() < SUNK
     }
 
-    /// The run of block `block` of the span, and which of the run's blocks it is.
+    /// The run of block `block` of the span, and the number of the block in the run.
     #[inline(always)]
     pub const fn place(self, info: &ClassInfo, block: u32) -> (u32, u32) {
         let runs = divided(block, info.blocks_reciprocal);
@@ -126,7 +126,7 @@ impl Span {
     }
 }
 
-/// A cursor's words, alone in their sector of the cache; in large heaps alone in their line.
+/// A cursor's words, in their own cache sector; in large heaps, in their own cache line.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Cursor {
@@ -141,7 +141,7 @@ pub struct Cursor {
 
 impl Cursor {
     #[cfg(not(target_arch = "nvptx64"))]
-    /// With these blocks left.
+    /// A cursor with this span.
     pub fn new(span: Span) -> Self {
         let [searches_begun, scan_result, runs] = [0; 3].map(AtomicU64::new);
         Cursor { span: AtomicU64::new(span.0), searches_begun, scan_result, runs }
@@ -158,19 +158,19 @@ impl Cursor {
         }
     }
 
-    /// What it hands out next.
+    /// Its current span.
     pub fn span(&self) -> Span {
         Span(self.span.load_relaxed())
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    /// As it lies in device memory, for the host to write.
+    /// The in-memory representation for device memory, for the host to write.
     pub fn to_words(&self) -> [u64; 4] {
         [&self.span, &self.searches_begun, &self.scan_result, &self.runs].map(AtomicU64::load_relaxed)
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    /// As it lay in device memory, for the host to read.
+    /// Decodes the representation in device memory, which the host has read.
     pub fn from_words(words: [u64; 4]) -> Self {
         let [span, searches_begun, scan_result, runs] = words.map(AtomicU64::new);
         Cursor { span, searches_begun, scan_result, runs }

@@ -22,13 +22,14 @@ pub(super) struct Place {
 }
 
 impl Heap {
-    /// Gives memory back. Any thread may, also one that did not allocate it. An address that no live block
-    /// starts at changes nothing and is recorded as a fault.
+    /// Frees memory. May be called from any thread, not only the one that allocated it. If no live
+    /// block starts at the address, nothing is freed and a fault is recorded.
     ///
-    /// Cost per warp that frees what it allocated: a load of the slab's entry and at the same time a release fence, then
-    /// two relaxed atomics at the same time, on the bits and on the count of holes. Elsewhere a relaxed atomic for each
-    /// word of the bitmap, one more for each word that had no holes, and two for each that other frees had begun and that
-    /// has nothing else now.
+    /// Cost per warp that frees the blocks that it allocated: a load of the slab's entry and a
+    /// release fence, concurrently, then two concurrent relaxed atomics, on the bits and on the
+    /// run's count. Otherwise: one relaxed atomic for each word of the bitmap, one more for each
+    /// word that had no free block, and two more for each word that several frees have made fully
+    /// free.
     ///
     /// # Safety
     /// No thread uses the memory any more.

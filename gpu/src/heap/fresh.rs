@@ -11,7 +11,7 @@ use super::class_info::ClassInfo;
 use super::sets::Run;
 use crate::sync::AtomicU32;
 
-/// Words from one shard's to the next: those of one sector of the cache would be slow together.
+/// Words from one shard's to the next, which avoids false sharing of a cache sector.
 pub const FRESH_STRIDE: usize = 8;
 
 impl Heap {

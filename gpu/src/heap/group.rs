@@ -33,24 +33,27 @@ impl SharedMemory for Talk {
 
 const ANSWER: u32 = 1;
 
-/// What [`Heap::alloc_block_each`] gives a thread.
+/// The result of [`Heap::alloc_block_each`] for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockShare {
-    /// The allocation that all shares lie in, the same for every thread: for [`Heap::free_block`].
+    /// The allocation that contains all shares, the same for every thread; for
+    /// [`Heap::free_block`].
     pub whole: NonNull<u8>,
-    /// The calling thread's own.
+    /// The calling thread's share.
     pub piece: NonNull<u8>,
 }
 
 impl Heap {
-    /// One allocation for all lanes of `mask`: each gets its address, or each gets `None`.
-    /// [`warp::activemask`](crate::warp::activemask) names the lanes that happen to be together.
+    /// One allocation for all lanes of `mask`. Every lane receives its address, or every lane
+    /// `None`. [`warp::activemask`](crate::warp::activemask) returns the lanes that are converged.
+    /// The allocation must be freed once, by [`free_warp`](Self::free_warp) or by one thread's
+    /// [`free`](Self::free).
     ///
-    /// Cost per call: an [`alloc`](Self::alloc) by one lane, and two shuffles. To be given back once, by
-    /// [`free_warp`](Self::free_warp) or by any one thread's [`free`](Self::free).
+    /// Cost per call: an [`alloc`](Self::alloc) by one lane, and two shuffles.
     ///
     /// # Safety
-    /// The calling lane is in `mask`, and every lane of it comes here, with the same mask and layout.
+    /// The calling lane is in `mask`, and every lane of `mask` executes this call with the same
+    /// mask and layout.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -73,14 +76,14 @@ impl Heap {
         address
     }
 
-    /// Gives back what [`alloc_warp`](Self::alloc_warp) gave, once for all lanes of `mask`. They may be others than
-    /// those that allocated.
+    /// Frees an allocation of [`alloc_warp`](Self::alloc_warp), once for all lanes of `mask`. The
+    /// mask may differ from that of the allocation.
     ///
     /// Cost per call: a [`free`](Self::free) by one lane.
     ///
     /// # Safety
-    /// The calling lane is in `mask`, and every lane of it comes here, with the same mask and block. No thread uses
-    /// the block any more.
+    /// The calling lane is in `mask`, and every lane of `mask` executes this call with the same
+    /// mask and block. No thread uses the block any more.
     #[inline(always)]
     pub unsafe fn free_warp(&self, mask: LaneMask, block: NonNull<u8>) {
         // SAFETY: the caller's promise; the lanes do the same below.
@@ -102,14 +105,15 @@ impl Heap {
         lanes.sync();
     }
 
-    /// One allocation for the whole block: every thread gets its address, or every thread gets `None`.
+    /// One allocation for the whole thread block. Every thread receives its address, or every
+    /// thread `None`. It must be freed once, by [`free_block`](Self::free_block) or by one thread's
+    /// [`free`](Self::free).
     ///
-    /// Cost per block: an [`alloc`](Self::alloc) by one thread, and two `bar.sync`. To be given back once, by
-    /// [`free_block`](Self::free_block) or by any one thread's [`free`](Self::free).
+    /// Cost per thread block: an [`alloc`](Self::alloc) by one thread, and two `bar.sync`.
     ///
     /// # Safety
-    /// Every thread of the block that has not ended comes here, with the same layout, as for
-    /// [`sync_threads`](thread::sync_threads): also those that want no memory, and no thread from another place.
+    /// Every thread of the thread block that has not ended executes this call with the same layout,
+    /// as for [`sync_threads`](thread::sync_threads), even if it needs no memory.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -118,11 +122,13 @@ impl Heap {
         NonNull::new(unsafe { self.shared().alloc_chosen(layout, CallSite::here()) } as *mut u8)
     }
 
-    /// Memory for `layout` for every thread of the block, out of one allocation: each thread gets its own piece, at
-    /// its place in the block, or every thread gets `None`. A thread that has ended has a piece, too.
+    /// Memory for `layout` for every thread of the thread block, in one allocation: an array with
+    /// an element for each thread index, including threads that have ended. Every thread receives
+    /// its element, or every thread `None`. The elements cannot be freed individually, only all
+    /// together by [`free_block`](Self::free_block) or [`free`](Self::free) of
+    /// [`BlockShare::whole`].
     ///
-    /// Cost per block: as [`alloc_block`](Self::alloc_block). The pieces are not given back one by one, but all
-    /// together by [`free_block`](Self::free_block) or [`free`](Self::free), with [`BlockShare::whole`].
+    /// Cost per thread block: that of [`alloc_block`](Self::alloc_block).
     ///
     /// # Safety
     /// As for [`alloc_block`](Self::alloc_block).
@@ -140,12 +146,14 @@ impl Heap {
         Some(BlockShare { whole, piece: unsafe { whole.byte_add(offset as usize) } })
     }
 
-    /// Gives back what the block's threads share, once for all.
+    /// Frees an allocation of [`alloc_block`](Self::alloc_block) or
+    /// [`alloc_block_each`](Self::alloc_block_each), once for the thread block.
     ///
-    /// Cost per block: a [`free`](Self::free) by one thread, and two `bar.sync`.
+    /// Cost per thread block: a [`free`](Self::free) by one thread, and two `bar.sync`.
     ///
     /// # Safety
-    /// Every thread of the block that has not ended comes here, with the same `block`, and uses it no more.
+    /// Every thread of the thread block that has not ended executes this call with the same
+    /// `block`, and does not use it any more.
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>) {
         // SAFETY: the caller's promise.

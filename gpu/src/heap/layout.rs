@@ -1,4 +1,4 @@
-//! How a heap is cut into slabs, and a slab into blocks; the same arithmetic on host and device.
+//! The division of a heap into slabs and of slabs into blocks; the same on host and device.
 
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
@@ -12,10 +12,10 @@ pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
 /// Slabs are from 16 KiB to 512 KiB.
 const SLAB_LOG2: (u32, u32) = (14, 19);
 
-/// The most classes: up to three slabs of the largest size.
+/// The maximum number of size classes: up to three slabs of the largest size.
 pub const MAX_CLASSES: u32 = 72;
 
-/// The least and the most bytes that a heap has.
+/// The minimum and maximum size of a heap in bytes.
 pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 
 /// Sizes and counts of a heap.
@@ -24,11 +24,11 @@ pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 pub struct HeapLayout {
     /// Base-2 logarithm of a slab's bytes.
     pub slab_log2: u32,
-    /// Slabs in the heap.
+    /// Number of slabs in the heap.
     pub slabs: u32,
-    /// Size classes; what is larger than the last one's blocks is a run of slabs.
+    /// Number of size classes. Larger requests take whole slabs.
     pub classes: u32,
-    /// Cursors of each class.
+    /// Number of cursors of each class.
     pub shards: u32,
     /// `shard = multiprocessor * shard_scale >> 16`.
     shard_scale: u32,
@@ -43,14 +43,14 @@ pub struct HeapLayout {
 const _: () = assert!(size_of::<HeapLayout>() == 32);
 
 impl HeapLayout {
-    /// A heap of the whole slabs in `bytes`, for a device of so many multiprocessors; `None` outside of
-    /// [`HEAP_BYTES`] or without a multiprocessor. A class has a cursor for every multiprocessor, or fewer where
-    /// a slab for each would be more than a quarter of the heap.
+    /// The layout of a heap of the whole slabs in `bytes`, for a device with this number of SMs.
+    /// `None` if `bytes` is not in [`HEAP_BYTES`] or there is no SM. Each class has one cursor per
+    /// SM, or fewer if a slab for each cursor would be more than a quarter of the heap.
     pub const fn new(bytes: u64, multiprocessors: u32) -> Option<Self> {
         HeapLayout::spread(bytes, multiprocessors, multiprocessors)
     }
 
-    /// The same, with at most `most_shards` cursors of each class.
+    /// Like [`new`](Self::new), with at most `most_shards` cursors of each class.
     pub const fn spread(bytes: u64, multiprocessors: u32, most_shards: u32) -> Option<Self> {
         if most_shards == 0
             || bytes < HEAP_BYTES.0
@@ -93,7 +93,7 @@ impl HeapLayout {
         }
     }
 
-    /// A heap that a model checker can hold: slabs of 512 bytes.
+    /// The layout of a heap for a model checker: slabs of 512 bytes.
     pub const fn tiny(slabs: u32, shards: u32) -> Self {
         HeapLayout::of_slabs(9, slabs, shards, shards)
     }
@@ -103,12 +103,12 @@ impl HeapLayout {
         1 << self.slab_log2
     }
 
-    /// Bytes that can be handed out.
+    /// Bytes that can be allocated.
     pub const fn bytes(&self) -> u64 {
         (self.slabs as u64) << self.slab_log2
     }
 
-    /// How the blocks of a class lie.
+    /// The layout of the blocks of a class.
     pub const fn class(&self, class: SizeClass) -> ClassInfo {
         ClassInfo::new(class, self.slab_bytes(), self.partition)
     }
@@ -129,18 +129,18 @@ impl HeapLayout {
         self.slabs.div_ceil(WORD_BITS)
     }
 
-    /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
+    /// Words of a set of slabs: a bit for each slab, and a summary bit for each word of those.
     #[inline(always)]
     pub const fn set_words(&self) -> u32 {
         self.set_words
     }
 
-    /// Sets of slabs: the free ones, and two for each class.
+    /// Number of sets of slabs: the free set, and two for each class.
     pub const fn sets(&self) -> u32 {
         1 + 2 * self.classes
     }
 
-    /// The first slab of a shard's partition of the heap, for `shards` the one behind the last.
+    /// The first slab of a shard's partition of the heap; for `shards`, the number of slabs.
     #[inline(always)]
     pub const fn partition_start(&self, shard: u32) -> u32 {
         if shard < self.shards { shard * self.partition } else { self.slabs }

@@ -1,62 +1,69 @@
-//! The heap: memory of any size for any thread, given back by any other.
+//! The heap: memory of any size for any thread, which any thread can free.
 //!
-//! Decision 6 says what holds and what does not.
+//! Its state and limits are in decision 6 (`docs/decisions/0006-heap.md`).
 //!
 //! ```text
-//!  cursor[class][shard]   | end slab, blocks left |   what the class hands out next on a multiprocessor
-//!  fresh[shard]           the first slab of the shard's partition of the heap that no one has had
-//!  entry[slab]           what the slab is: free, of a class, large
-//!  bitmap                a bit for every block: set while the block is a hole
-//!  count[run]            its class, how many words of its bits have holes and how many are whole, and who looks at them
-//!  free                  the set of free slabs that have been used
-//!  partial[class]        the set of the class' runs that may have holes
-//!  idle[class]           the set of the class' runs that may have nothing else
+//!  cursor[class][shard]   | end slab, blocks left |   the blocks that a shard allocates next
+//!  fresh[shard]           the first fresh (never used) slab of the shard's partition of the heap
+//!  entry[slab]            the use of the slab: free, of a class, large
+//!  bitmap                 a bit for every block: set while the block is free
+//!  count[run]             its class, its words with free blocks, its fully free words, its pins
+//!  free                   the set of free slabs that are not fresh
+//!  partial[class]         the set of the class' runs that may have free blocks
+//!  idle[class]            the set of the class' runs that may be fully free
 //!
 //!  heap   | slab | slab | slab | ...       a run of class c, slabs:  | block | block | ... |
 //! ```
 //!
-//! A warp takes the blocks for all its lanes from a *cursor* with one atomic subtraction ([`alloc`](Heap::alloc)). A
-//! cursor's blocks are a *span*: *runs* of slabs, one after the other. To free, a warp sets its blocks' bits and adds
-//! to the run's count; a run that has its first hole is noted as partial, one that is whole as idle. Who crosses the
-//! end of a span stores the next one: idle runs of the class in the shard's partition of the heap, taken as they are; or
-//! slabs that no one has had, or that are free; then what the class has elsewhere, idle or in cursors; then other classes'
-//! idle runs and the runs that their cursors have whole, whose slabs become free for that. When there is nothing of all
-//! that, a class hands out its holes, one by one; and before a refusal every cursor gives up what it has as holes.
+//! A warp allocates for all its lanes from a *cursor* with one atomic subtraction
+//! ([`alloc`](Heap::alloc)). The blocks of a cursor are a *span*: one or more consecutive *runs* of
+//! slabs. A free sets the bits of the blocks and adds to the run's count. A run with its first free
+//! block becomes partial, a fully free run becomes idle. The group that exhausts a span refills the
+//! cursor. It searches, in this order: idle runs of the class in the shard's partition; fresh and
+//! free slabs; the class' other idle runs and cursors; idle runs of other classes and runs that
+//! are entirely in their cursors, which it turns into free slabs. If nothing is found, lanes claim
+//! single free blocks of the class. Before an allocation fails, a scan turns the blocks of all
+//! cursors into free blocks.
 //!
-//! Neighbouring shards cross half a span apart, so that one's warps take from the other meanwhile. Lanes that ask for less
-//! than a warp does share the cursors of a few shards.
+//! Neighbouring shards exhaust their spans half a span apart, so that the warps of one can use the
+//! cursor of the other meanwhile. Groups of less than a warp share the cursors of a few shards.
 //!
-//! Each block of a slab that has a class is in exactly one of these states:
+//! Each block of a slab with a class is in exactly one of these states:
 //!
-//! - I1. *In a cursor*: it is among the blocks left of a span. One subtraction takes it from there.
-//! - I2. *A hole*: its bit is set. Who has pinned the run and clears the bit has taken it, alone; who swaps the count of
-//!   a whole run for that of one without holes, or for none, has taken all its blocks, alone: a pin keeps the count from
-//!   being that of a whole run.
-//! - I3. *Live*, or on its way: one thread has it, and has subtracted or cleared for it.
+//! - I1. *In a cursor*: it is among the blocks left in a span. One subtraction allocates it.
+//! - I2. *Free*: its bit is set. The thread that has pinned the run and clears the bit owns the
+//!   block. The thread that swaps the count of a fully free run for that of a run without free
+//!   blocks, or for none, owns all its blocks: a pinned run's count is never that of a fully free
+//!   run.
+//! - I3. *Live*, or being allocated: one thread owns it, and has subtracted or cleared for it.
 //!
 //! And:
 //!
-//! - I4. What a thread wrote to a block happens before the bit that it sets; a bit before the claim that clears
-//!   it; the claim of all bits of a run before its blocks are in a cursor again, or its slabs free; that before they
-//!   are taken; and that before the subtraction that hands out their blocks.
-//! - I5. A slab with a live block keeps its class: it becomes free only when one thread has taken all its blocks
-//!   as holes, or has all of them from a cursor. So who holds a block, and only who does, may rely on the slab's entry.
-//!   A slab without memory is free by its entry, and in neither the free set nor the rest of a partition: no thread finds it.
-//!   The host puts it there when it has some, while no thread uses the heap.
-//! - I6. The bits and the count of a free slab, and of a large allocation's, are zero, but for pins.
-//! - I7. When no thread is between two steps, a run's count is that of its bits, a run with holes is in its class'
-//!   partial set or all of its blocks are holes, and then it is in the idle set.
-//! - I8. A cursor below zero that is not dry belongs to the one group that took it there, and a dry one to the one
-//!   search for its span that is under way: `searches_begun` is one more than `scan_result / 2` then. Only the owner stores the
-//!   next span; others subtract, or take all or half of what is left.
-//! - I9. A search of the whole heap counts for every group that arrived before it began, and refuses no class for which a
-//!   group is counted that looks for a dry cursor's span (`seekers`).
+//! - I4. Writes to a block happen before its bit is set; that before the claim that clears the bit;
+//!   the claim of all bits of a run before its blocks are in a cursor again, or its slabs free;
+//!   that before these are claimed; and that before the subtraction that allocates their blocks.
+//! - I5. A slab with a live block keeps its class: it becomes free only when one thread owns all
+//!   its blocks, as free blocks or from a cursor. So only the owner of a block may rely on the
+//!   slab's entry. A slab without memory has the entry of a free slab, but is neither in the free
+//!   set nor fresh: no thread finds it. The host adds it there with its memory, while no thread
+//!   uses the heap.
+//! - I6. The bits and the count of a free slab, and of a large allocation, are zero, except for
+//!   pins.
+//! - I7. Between operations, a run's count is that of its bits, and a run with free blocks is in
+//!   its class' partial set, or is fully free and in the idle set.
+//! - I8. A cursor below zero that is not exhausted ("dry") belongs to the group that made it
+//!   negative; a dry one belongs to the one search for its span: `searches_begun` is then one more
+//!   than `scan_result / 2`. Only the owner stores the next span. Others subtract, or claim all or
+//!   half of the blocks left.
+//! - I9. The result of a scan is valid for every group that arrived before the scan began. It fails
+//!   no class with groups that are counted as searching for the span of a dry cursor (`seekers`).
 //!
-//! A stale look at a set or a cursor of another class is harmless: what is taken is taken by I1 or I2, and both say of
-//! which class the run is.
+//! A stale read of a set or of another class' cursor is harmless: the claim is by I1 or I2, and
+//! both give the class of the run.
 //!
-//! Progress: lock-free but for a group that finds a cursor between two spans: it tries other shards' cursors, then waits
-//! for the group that stores the next one, a bounded time. A refusal takes bounded time.
+//! Progress: lock-free, except that a group may find a cursor that another group is refilling: it
+//! tries the cursors of other shards, then waits for a bounded time. A failing allocation takes
+//! bounded time.
 
 mod alloc;
 mod audit;
@@ -103,7 +110,7 @@ use crate::sync::{NATIVE_LAYOUT, Site};
 use crate::thread;
 use entry::Entry;
 
-/// Words from one slab's count to the next: those of one sector of the cache would be slow together.
+/// Words from one slab's count to the next, which avoids false sharing of a cache sector.
 pub const COUNT_STRIDE: usize = 4;
 
 /// Words with a bit for each class.
@@ -136,7 +143,7 @@ const TAKE_SLAB: Site = Site::new("heap/take-slab");
 const SUMMARISE: Site = Site::new("heap/summarise");
 /// The arrival of a group that found no memory.
 const ARRIVE: Site = Site::new("heap/arrive");
-/// The beginning and the end of a search of the whole heap.
+/// The beginning and the end of a scan of the whole heap.
 const SCAN_RESULT: Site = Site::new("heap/scan-result");
 /// The beginning and the end of a search for the next span of a dry cursor.
 const SEARCH: Site = Site::new("heap/search");
@@ -158,7 +165,7 @@ pub const SITES: [&str; 12] = [
     "heap/seek",
 ];
 
-/// A heap, as kernels hold it.
+/// A heap in the form that kernels use: a handle.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Heap {
@@ -179,13 +186,15 @@ unsafe impl DeviceHandle for Heap {
 }
 
 impl Heap {
-    /// A handle of the heap made of these parts.
+    /// The handle of a heap with these parts.
     ///
     /// # Safety
-    /// `layout` is one of [`HeapLayout`]'s constructors, with fewer classes at most. Each part is as [`Parts`] says and stays there while the handle or a copy of it is used. At first the
-    /// cursors are [`Span::UNUSED`], `fresh` is each shard's [`HeapLayout::partition_start`], the entries are
-    /// [`free_entry`](Self::free_entry), and every other word is zero. Where there are slabs without memory, `fresh` of
-    /// their shards is where the partition ends, and the other slabs of these are in the set of free ones.
+    /// `layout` was returned by a constructor of [`HeapLayout`], and may have fewer classes. Each
+    /// part is as described in [`Parts`] and remains valid while the handle or a copy of it is
+    /// used. Initially the cursors are [`Span::UNUSED`], `fresh` is each shard's
+    /// [`HeapLayout::partition_start`], the entries are [`free_entry`](Self::free_entry), and all
+    /// other words are zero. If some slabs have no memory, `fresh` of their shards is the end of
+    /// the partition, and the other slabs of these partitions are in the free set.
     pub unsafe fn from_raw_parts(parts: Parts, layout: HeapLayout, cursor_stride_log2: u32) -> Self {
         Heap { parts, layout, cursor_stride_log2, spare: 0 }
     }
@@ -203,19 +212,19 @@ impl Heap {
         unsafe { &*self.parts.shared }
     }
 
-    /// Sizes and counts.
+    /// The sizes and counts of the heap.
     #[inline(always)]
     pub const fn layout(&self) -> HeapLayout {
         self.layout
     }
 
-    /// Where its memory starts.
+    /// The start of the heap's memory.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.parts.base
     }
 
-    /// Bytes that can be handed out, in a heap that grows once it has memory for all of them.
+    /// Bytes that can be allocated, once a heap that grows has memory for all of them.
     #[inline(always)]
     pub const fn capacity(&self) -> u64 {
         self.layout.bytes()

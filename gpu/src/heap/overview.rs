@@ -18,7 +18,7 @@ use crate::lanes::Group;
 use crate::scans::Scans;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
-/// The words. At first all are zero.
+/// The state of all classes together. Initially all words are zero.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Overview {
@@ -51,7 +51,7 @@ const _: () = assert!(!NATIVE_LAYOUT || size_of::<Overview>() == 512);
 
 impl Overview {
     #[cfg(not(target_arch = "nvptx64"))]
-    /// That of a heap that no one has used.
+    /// The state of an unused heap.
     pub fn new() -> Self {
         let zeros = || core::array::from_fn(|_| AtomicU32::new(0));
         Overview {
@@ -63,7 +63,7 @@ impl Overview {
         }
     }
 
-    /// Where the bits of the last search are, in bytes: who puts slabs into the heap from outside clears them.
+    /// The byte range of the last scan's result. The host clears it when it adds slabs to the heap.
     pub const FOUND: core::ops::Range<usize> =
         core::mem::offset_of!(Overview, found)..core::mem::offset_of!(Overview, refusals);
 }
@@ -133,12 +133,12 @@ impl Heap {
         self.used(class).or_relaxed(1 << (class.0 % WORD_BITS));
     }
 
-    /// Requests that were refused since the heap was made, modulo 2^32.
+    /// Number of failed allocations since the heap was created, modulo 2^32.
     pub fn refusals(&self) -> u32 {
         self.refusal_count().load_relaxed()
     }
 
-    /// How often all of the heap was searched since it was made.
+    /// Number of scans of the whole heap since it was created.
     pub fn scans(&self) -> u64 {
         self.overview().scans.0.counts().1
     }

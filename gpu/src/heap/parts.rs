@@ -11,36 +11,38 @@ use super::{COUNT_STRIDE, Heap};
 use crate::fault::FaultLog;
 use crate::sync::{AtomicU32, AtomicU64, QUAD};
 
-/// Where the parts of a heap's metadata lie.
+/// The addresses of a heap's memory and of the parts of its metadata.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Parts {
-    /// The addresses to hand out, aligned to 2 MiB, or to a slab in a smaller heap. Slabs that have no memory are in neither
-    /// `fresh` nor `slab_sets`.
+    /// The memory of the slabs, aligned to 2 MiB, or to a slab in a smaller heap. Slabs without
+    /// memory are in neither `fresh` nor `slab_sets`.
     pub base: *mut u8,
-    /// `layout.classes` of them.
+    /// `layout.classes` elements.
     pub classes: *const ClassInfo,
-    /// `layout.classes * layout.shards`, each `1 << cursor_stride_log2` bytes after the one before, all
-    /// [`Span::UNUSED`](super::Span::UNUSED).
+    /// `layout.classes * layout.shards` elements at a stride of `1 << cursor_stride_log2` bytes,
+    /// initially [`Span::UNUSED`](super::Span::UNUSED).
     pub cursors: *const Cursor,
-    /// A word a slab: what it is.
+    /// The entry of each slab.
     pub entries: *const AtomicU32,
-    /// Every [`COUNT_STRIDE`] words, a slab: the [`Count`](super::Count) of the run that starts there.
+    /// For each slab, at a stride of [`COUNT_STRIDE`] words: the [`Count`](super::Count) of the run
+    /// that starts there.
     pub counts: *const AtomicU64,
-    /// `layout.block_words()` words, aligned to 16 bytes: the holes.
+    /// The bitmap of free blocks: `layout.block_words()` words, aligned to 16 bytes.
     pub bitmap: *const AtomicU32,
-    /// [`HeapLayout::sets`](super::HeapLayout::sets) of `layout.set_words()` words: the free slabs; for each class the runs that may have holes; and
-    /// for each the idle ones.
+    /// [`HeapLayout::sets`](super::HeapLayout::sets) sets of `layout.set_words()` words: the free
+    /// slabs, then the partial runs of each class, then the idle runs of each class.
     pub slab_sets: *const AtomicU32,
-    /// What is known of all classes.
+    /// State of all classes together.
     pub overview: *const Overview,
-    /// Every [`FRESH_STRIDE`](super::FRESH_STRIDE) words, a shard: the first slab of its partition that no one has had.
+    /// For each shard, at a stride of [`FRESH_STRIDE`](super::FRESH_STRIDE) words: the first fresh
+    /// slab of its partition.
     pub fresh: *const AtomicU32,
-    /// What threads did wrong.
+    /// The log of misuse.
     pub faults: *const FaultLog,
-    /// Where a copy of the handle lies, or will lie before its first use.
+    /// A copy of the handle, which is written before its first use.
     pub shared: *const Heap,
-    /// What a debug heap has besides.
+    /// The extra state of a debug heap.
     pub debugger: Debugger,
 }
 

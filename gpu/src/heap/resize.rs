@@ -24,16 +24,17 @@ const fn words(bytes: usize) -> usize {
 }
 
 impl Heap {
-    /// `block`, resized to `new_size` bytes: at the same address where that serves, otherwise at another, to
-    /// which the first `min(layout.size(), new_size)` bytes are copied, and the old block is freed. `None`
-    /// when the heap has no memory for it; then the old block is as it was.
+    /// Resizes `block` to `new_size` bytes: in place if the block fits, otherwise by allocating a
+    /// new block, copying the first `min(layout.size(), new_size)` bytes and freeing the old block.
+    /// Returns `None` if the heap is out of memory; the old block is then unchanged.
     ///
-    /// Cost in place: a load of the slab's entry and one of its class. Elsewhere: an
-    /// [`alloc`](Self::alloc), a copy by the calling thread, 4 bytes at a time, and a [`free`](Self::free).
+    /// Cost in place: a load of the slab's entry and one of its class. Otherwise: an
+    /// [`alloc`](Self::alloc), a copy by the calling thread, 4 bytes at a time, and a
+    /// [`free`](Self::free).
     ///
     /// # Safety
-    /// `block` is what this heap gave for `layout`, it was not freed since, and no other thread uses it during
-    /// the call, or after it at its old address.
+    /// This heap returned `block` for `layout`, and it has not been freed since. No other thread
+    /// uses it during the call, or afterwards at its old address.
     #[track_caller]
     #[inline(always)]
     #[must_use = "the block may have moved"]
@@ -49,7 +50,8 @@ impl Heap {
         unsafe { self.shared().moved(block, layout, new_size) }
     }
 
-    /// As [`alloc`](Self::alloc), and all bytes of `layout` are 0. The calling thread clears them, 4 at a time.
+    /// Like [`alloc`](Self::alloc), with all bytes of `layout` set to 0. The calling thread writes
+    /// them, 4 bytes at a time.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -63,8 +65,8 @@ impl Heap {
         Some(block)
     }
 
-    /// How many bytes from `block` on may be used: at least what was asked for. 0 for an address that the heap
-    /// does not hand out, as that of an allocation of no bytes.
+    /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
+    /// such as that of a zero-size allocation.
     ///
     /// Cost: a load of the slab's entry and one of its class.
     #[inline(always)]

@@ -116,9 +116,9 @@ impl<T: Copy> DeviceSlice<T> {
         if i >= self.len {
             return None;
         }
-        // SAFETY: in bounds, of memory that is live by the caller's promise.
+        // SAFETY: in bounds; the caller's first promise: live memory.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: the caller promises live, accessible memory, and no race.
+        // SAFETY: the caller's promises: live, aligned, accessible memory, and no race.
         Some(unsafe { place.read() })
     }
 
@@ -132,9 +132,9 @@ impl<T: Copy> DeviceSlice<T> {
         if i >= self.len {
             return false;
         }
-        // SAFETY: in bounds, of memory that is live by the caller's promise.
+        // SAFETY: in bounds; the caller's first promise: live memory.
         let place = unsafe { self.ptr.add(i as usize) };
-        // SAFETY: the caller promises live, accessible memory, and no race.
+        // SAFETY: the caller's promises: live, aligned, accessible memory, and no race.
         unsafe { place.write(value) };
         true
     }

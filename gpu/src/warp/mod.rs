@@ -37,7 +37,7 @@ pub fn activemask() -> LaneMask {
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 #[inline(always)]
 pub unsafe fn sync_warp(mask: LaneMask) {
-    // SAFETY: every lane of `mask` executes this call with the same mask, by the caller's promise.
+    // SAFETY: the caller's second promise: every lane of `mask` executes this call with this mask.
     unsafe { backend::sync_warp(mask) }
 }
 
@@ -50,7 +50,7 @@ pub unsafe fn sync_warp(mask: LaneMask) {
 /// that the other lanes rely on.
 #[inline(always)]
 pub unsafe fn order_warp(mask: LaneMask) {
-    // SAFETY: the lanes of `mask` have just synchronised, by the caller's promise.
+    // SAFETY: the caller's promise: the lanes of `mask` have just synchronised.
     unsafe { backend::order_warp(mask) }
 }
 

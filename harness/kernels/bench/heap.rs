@@ -37,7 +37,7 @@ kernel! {
     /// `blocks` were allocated from the heap, and each is named once.
     pub unsafe fn bench_heap_free(heap: Heap, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
         match block_at(blocks, order.place(thread::index_1d())) {
-            // SAFETY: a block of the heap, named once, by the caller's promise.
+            // SAFETY: the caller's promises: a block of the heap, named once.
             Some(block) => unsafe { heap.free(block) },
             None => count(failures),
         }
@@ -49,7 +49,7 @@ kernel! {
     /// The blocks in `blocks` were allocated from the heap, and each is freed once.
     pub unsafe fn bench_heap_free_sparse(heap: Heap, blocks: DeviceSlice<u64>) {
         if let Some(block) = block_at(blocks, thread::index_1d().into()) {
-            // SAFETY: an allocated block, freed once, by the caller's promise.
+            // SAFETY: the caller's promises: a block of the heap, freed once.
             unsafe { heap.free(block) };
         }
     }
@@ -125,7 +125,7 @@ kernel! {
         for turn in 0..turns {
             let size = sizes.of(mix(i) ^ turn);
             let place = u64::from(i) * u64::from(places.stride) + u64::from(turn) * u64::from(places.step);
-            // SAFETY: `memory` has a word for each turn of each thread, by the caller's promise.
+            // SAFETY: the caller's third promise: a word for each turn of each thread.
             let mine = unsafe { memory.as_ptr().add(place as usize) };
             let value = (u64::from(i) << 32 | u64::from(turn)) + u64::from(size);
             // SAFETY: no other thread uses this word.
@@ -147,7 +147,7 @@ kernel! {
         let i = thread::index_1d();
         let is_freed = |_: &_| mix(i ^ mix(seed)) & 1 == 1;
         let Some(block) = block_at(blocks, i.into()).filter(is_freed) else { return };
-        // SAFETY: a block of the heap, named once, by the caller's promise.
+        // SAFETY: the caller's promises: a block of the heap, named once.
         unsafe { heap.free(block) };
         // SAFETY: each thread writes its own entry.
         unsafe { blocks.set(i.into(), 0) };

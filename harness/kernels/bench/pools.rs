@@ -64,7 +64,7 @@ kernel! {
     /// `blocks` were allocated from the pool, and each is named once.
     pub unsafe fn bench_freelist_free(pool: FreeList, blocks: DeviceSlice<u64>, order: Order, failures: Counter) {
         match block_at(blocks, order.place(thread::index_1d())) {
-            // SAFETY: a block of the pool, named once, by the caller's promise.
+            // SAFETY: the caller's promises: a block of the pool, named once.
             Some(block) => unsafe { pool.free(block) },
             None => count(failures),
         }

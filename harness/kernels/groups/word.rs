@@ -15,8 +15,8 @@ pub(super) fn layout(bytes: u32) -> Layout {
 /// # Safety
 /// The block is live and has this word.
 pub(super) unsafe fn word<'a>(block: NonNull<u8>, i: u32) -> &'a AtomicU64 {
-    // SAFETY: the block has the word, by the caller's promise.
+    // SAFETY: the caller's second promise: the block has the word.
     let place = unsafe { block.cast::<AtomicU64>().add(i as usize) };
-    // SAFETY: the block is live, by the caller's promise; an atomic has the layout of its integer.
+    // SAFETY: the caller's first promise: the block is live. An atomic has its integer's layout.
     unsafe { place.as_ref() }
 }

@@ -1,8 +1,8 @@
 //! Churn: every thread repeatedly allocates a block, stores 8 bytes and frees it.
 //!
-//! With room for all threads it is timed. In a *tight* pool, with one block for each thread that
-//! the device runs at once, failed allocations are counted: a thread holds no block while it
-//! allocates, so one is always free, and each failure is that of a group that gave up searching.
+//! A pool with two blocks per thread is timed. In a *tight* pool, with one block per resident
+//! thread, failed allocations are counted. A thread holds no block while it allocates, so a block
+//! is always free; a failure means that the retry limit was reached.
 
 use super::context::{Bench, THREADS};
 use super::figure::{Bar, Figure};
@@ -51,7 +51,7 @@ impl Bench {
 
     fn freelist_tight_churn(&self, name: &str) -> Result<Figure> {
         let (load, base) = self.freelist_churn_load(TIGHT_TURNS)?;
-        // The CPU does not report it.
+        // 0 on the CPU, which does not report resident threads.
         let blocks = match resident_threads(&self.timer.device.info()?) {
             0 => load.threads(),
             resident => resident,

@@ -12,16 +12,16 @@ use warpheap_device::{stress_kernels, thread};
 use warpheap_harness::Result;
 use warpheap_harness::stress::{Kernels, Plan, Subject};
 
-/// In a flawed pool, every slot whose number is a multiple of this is allocated to every thread
-/// that reaches it.
-const FLAWED_SLOTS: u64 = 64;
+/// In a pool with planted overlaps, every slot whose number is a multiple of this is allocated to
+/// every thread that reaches it.
+const SHARED_SLOT_STRIDE: u64 = 64;
 
 /// The handle. A word is 1 if its slot is allocated.
 ///
 /// A search begins at the thread's own slot, and tries each slot once.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Slots<const FLAWED: bool> {
+pub struct Slots<const OVERLAPS: bool> {
     words: DeviceSlice<u32>,
     memory: DevicePtr<u8>,
     stride: u64,
@@ -30,14 +30,14 @@ pub struct Slots<const FLAWED: bool> {
 
 // SAFETY: `repr(C)`, made of addresses and integers; all threads may access the words concurrently,
 // as atomics.
-unsafe impl<const FLAWED: bool> DeviceHandle for Slots<FLAWED> {
+unsafe impl<const OVERLAPS: bool> DeviceHandle for Slots<OVERLAPS> {
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         found(self.words.as_ptr() as u64, 4 * self.words.len());
         found(self.memory.0 as u64, self.words.len() * self.stride);
     }
 }
 
-impl<const FLAWED: bool> Slots<FLAWED> {
+impl<const OVERLAPS: bool> Slots<OVERLAPS> {
     fn word(&self, slot: u64) -> &AtomicU32 {
         assert!(slot < self.words.len());
         let word = self.words.as_ptr().wrapping_add(slot as usize).cast::<AtomicU32>();
@@ -47,9 +47,9 @@ impl<const FLAWED: bool> Slots<FLAWED> {
     }
 }
 
-// SAFETY: a thread that changes a word from 0 to 1 owns the slot. Not upheld in a flawed pool, on
-// purpose: the harness does not rely on it.
-unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
+// SAFETY: a thread that changes a word from 0 to 1 owns the slot. Not upheld with planted overlaps,
+// on purpose: the harness does not rely on it.
+unsafe impl<const OVERLAPS: bool> DeviceAlloc for Slots<OVERLAPS> {
     const RECLAIMS: bool = true;
 
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -62,7 +62,7 @@ unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
             // ordering: acquire; pairs with free()'s release; the last owner's accesses before the
             // next one's.
             let was_free = self.word(*slot).swap_acquire(1) == 0;
-            was_free || FLAWED && slot.is_multiple_of(FLAWED_SLOTS)
+            was_free || OVERLAPS && slot.is_multiple_of(SHARED_SLOT_STRIDE)
         })?;
         NonNull::new(self.memory.0.wrapping_add((slot * self.stride) as usize))
     }
@@ -80,11 +80,11 @@ unsafe impl<const FLAWED: bool> DeviceAlloc for Slots<FLAWED> {
 
 stress_kernels! { Slots<false> { stress: stress_slots, exhaust: exhaust_slots, free_all: free_all_slots } }
 stress_kernels! {
-    Slots<true> { stress: stress_flawed_slots, exhaust: exhaust_flawed_slots, free_all: free_all_flawed_slots }
+    Slots<true> { stress: stress_overlapping_slots, exhaust: exhaust_overlapping_slots, free_all: free_all_overlapping_slots }
 }
 
 /// The pool on the host.
-pub struct SlotPool<const FLAWED: bool> {
+pub struct SlotPool<const OVERLAPS: bool> {
     words: DeviceBuffer<u32>,
     memory: DeviceBuffer<u64>,
     stride: u64,
@@ -106,19 +106,19 @@ impl SlotKernels for SlotPool<false> {
 impl SlotKernels for SlotPool<true> {
     type Handle = Slots<true>;
     const KERNELS: Kernels<Slots<true>> =
-        Kernels::new(&stress_flawed_slots, &exhaust_flawed_slots, &free_all_flawed_slots);
-    const NAME: &'static str = "flawed slots";
+        Kernels::new(&stress_overlapping_slots, &exhaust_overlapping_slots, &free_all_overlapping_slots);
+    const NAME: &'static str = "overlapping slots";
 }
 
 // SAFETY: the buffers live as long as the pool (S1). `SlotKernels` is implemented above, with
 // kernels of `stress_kernels!` (S2). Threads share the words as atomics (S3). No method launches a
 // kernel (S4). `module` is the default (S5).
-unsafe impl<const FLAWED: bool> Subject for SlotPool<FLAWED>
+unsafe impl<const OVERLAPS: bool> Subject for SlotPool<OVERLAPS>
 where
-    Self: SlotKernels<Handle = Slots<FLAWED>>,
+    Self: SlotKernels<Handle = Slots<OVERLAPS>>,
 {
-    type Handle = Slots<FLAWED>;
-    const KERNELS: Kernels<Slots<FLAWED>> = <Self as SlotKernels>::KERNELS;
+    type Handle = Slots<OVERLAPS>;
+    const KERNELS: Kernels<Slots<OVERLAPS>> = <Self as SlotKernels>::KERNELS;
     const NAME: &'static str = <Self as SlotKernels>::NAME;
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
@@ -127,7 +127,7 @@ where
         let memory = device.zeroed((plan.pool_bytes() / 8) as usize)?;
         Ok(SlotPool { words: device.zeroed(slots)?, memory, stride })
     }
-    fn handle(&self) -> Arg<Slots<FLAWED>> {
+    fn handle(&self) -> Arg<Slots<OVERLAPS>> {
         let (words, memory) = (self.words.slice(), DevicePtr(self.memory.ptr().0.cast()));
         let slots = Slots { words, memory, stride: self.stride, not_send: PhantomData };
         // SAFETY: both buffers live as long as the pool.

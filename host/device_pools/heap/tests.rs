@@ -23,7 +23,7 @@ fn entries() {
     let mut heap = used_heap();
     let seen = sights(&heap);
     let live = seen.run(|run| run.live > 0 && run.free > 0);
-    heap.assert_broken(heap.entry_at(live.slab), heap::Heap::free_entry(), "I5", "no one would find it");
+    heap.assert_broken(heap.entry_at(live.slab), heap::Heap::free_entry(), "I5", "nor fresh");
     heap.assert_broken(heap.entry_at(live.slab), 0xfd_u32, "I5", "belongs to no run");
     heap.assert_broken(heap.entry_at(live.slab), live.class.0, "I5", "belongs to no run");
     heap.assert_broken_by(heap.entry_at(live.slab), 1 << 16, "I5", "belongs to no run");
@@ -35,9 +35,9 @@ fn entries() {
     heap.assert_broken(heap.entry_at(seen.fresh[0]), class, "I5", "says that it is in use");
     let large = seen.large[0];
     heap.assert_broken_by(heap.entry_at(large.slab), 1 << 8, "I5", "belongs to no run");
-    heap.assert_broken(heap.entry_at(large.slab + 1), class, "I5", "inside of a run or of an allocation");
+    heap.assert_broken(heap.entry_at(large.slab + 1), class, "I5", "inside a run or an allocation");
     let slabs = heap.layout.slabs;
-    heap.assert_broken(heap.entry_at(slabs - 1), 0x2fe_u32, "I5", "reach past the end");
+    heap.assert_broken(heap.entry_at(slabs - 1), 0x2fe_u32, "I5", "extend past the end");
 }
 
 #[test]
@@ -56,12 +56,12 @@ fn bits() {
     let mut heap = used_heap();
     let seen = sights(&heap);
     let run = seen.run(|run| run.live > 0 && run.free == 0 && run.in_cursor == 0);
-    heap.assert_broken_by(heap.bits_at(run.slab, 0), 1, "I7", "its bits say");
+    heap.assert_broken_by(heap.bits_at(run.slab, 0), 1, "I7", "its bits give");
     heap.assert_broken_by(heap.bits_at(run.slab, 0), 1, "I7", "is not in its class' partial set");
     let spans = seen.run(|run| run.in_cursor > 0);
-    heap.assert_broken_by(heap.bits_at(spans.slab, 0), 1, "I2", "1 blocks are holes and in a cursor");
+    heap.assert_broken_by(heap.bits_at(spans.slab, 0), 1, "I2", "1 blocks are free and in a cursor");
     let odd = seen.run(|run| !run.blocks.is_multiple_of(32));
-    heap.assert_broken_by(heap.bits_at(odd.slab, odd.blocks), bit(odd.blocks), "I2", "which no block has");
+    heap.assert_broken_by(heap.bits_at(odd.slab, odd.blocks), bit(odd.blocks), "I2", "beyond the last block");
     heap.assert_broken_by(heap.bits_at(seen.fresh[0], 7), bit(7), "I6", "it has no class");
     heap.assert_broken_by(heap.bits_at(seen.large[0].slab, 7), bit(7), "I6", "it has no class");
 }
@@ -71,19 +71,19 @@ fn sets() {
     let mut heap = used_heap();
     let seen = sights(&heap);
     let free = seen.free[0];
-    heap.assert_broken_by(heap.free_at(free), bit(free), "I5", "no one would find it");
+    heap.assert_broken_by(heap.free_at(free), bit(free), "I5", "nor fresh");
     let fresh = seen.fresh[0];
-    heap.assert_broken_by(heap.free_at(fresh), bit(fresh), "I5", "and in a partition");
+    heap.assert_broken_by(heap.free_at(fresh), bit(fresh), "I5", "also fresh");
     let live = seen.run(|run| run.live > 0 && run.free > 0);
     heap.assert_broken_by(heap.free_at(live.slab), bit(live.slab), "I5", "says that it is in use");
     let partial = heap.partial_at(live.class, live.slab);
     heap.assert_broken_by(partial, bit(live.slab), "I7", "is not in its class' partial set");
     let idle = seen.run(|run| run.free == run.blocks);
     let idle_at = heap.idle_at(idle.class, idle.slab);
-    heap.assert_broken_by(idle_at, bit(idle.slab), "I7", "not among the idle runs");
+    heap.assert_broken_by(idle_at, bit(idle.slab), "I7", "not in its class' idle set");
     let words = heap.layout.slabs.div_ceil(32);
     let summary = heap.set_at(0, words + free / 32 / 32);
-    heap.assert_broken(summary, 0_u32, "I2 of sets", "its summary says that it has none");
+    heap.assert_broken(summary, 0_u32, "I2 of sets", "its bit in the summary is clear");
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn slabs_that_the_heap_does_not_have() {
     // 100 slabs: the last word of a set has 28 unused bits.
     let mut heap = Heap::builder(100 << 14).build(&device).unwrap();
     assert_eq!(heap.layout.slabs, 100);
-    heap.assert_broken_by(heap.free_at(100), bit(100), "I5", "the heap has not");
+    heap.assert_broken_by(heap.free_at(100), bit(100), "I5", "but outside the heap");
     let class = SizeClass::of(64);
-    heap.assert_broken_by(heap.partial_at(class, 101), bit(101), "I7", "the heap does not have");
-    heap.assert_broken_by(heap.idle_at(class, 102), bit(102), "I7", "the heap does not have");
+    heap.assert_broken_by(heap.partial_at(class, 101), bit(101), "I7", "slabs outside the heap");
+    heap.assert_broken_by(heap.idle_at(class, 102), bit(102), "I7", "slabs outside the heap");
 }
 
 #[test]
@@ -107,18 +107,18 @@ fn cursors() {
     let offset = heap.cursor_at(class, shard);
     let span = heap.long(offset);
     heap.assert_broken(offset, span + (1 << 32), "I1", "no run of its class");
-    heap.assert_broken(offset, span | 0xffff << 32, "I1", "which the heap does not have");
-    heap.assert_broken(heap.cursor_at(class, (shard + 1) % 4), span, "I1", "another cursor has, too");
-    heap.assert_broken(offset, span & !(1 << 31), "I8", "no group is left");
+    heap.assert_broken(offset, span | 0xffff << 32, "I1", "which is outside the heap");
+    heap.assert_broken(heap.cursor_at(class, (shard + 1) % 4), span, "I1", "also in another cursor");
+    heap.assert_broken(offset, span & !(1 << 31), "I8", "no group will store");
     heap.assert_broken(offset + 8, heap.long(offset + 8) + 1, "I8", "searches for memory began");
     heap.assert_broken(offset + 16, heap.long(offset + 16) + 2, "I8", "searches for memory began");
     let scans = heap.offsets.overview + 384;
-    heap.assert_broken(scans, heap.long(scans) + 1, "I9", "searches of the whole heap began");
-    heap.assert_broken(scans + 8, heap.long(scans + 8) + 2, "I9", "searches of the whole heap began");
+    heap.assert_broken(scans, heap.long(scans) + 1, "I9", "scans of the whole heap began");
+    heap.assert_broken(scans + 8, heap.long(scans + 8) + 2, "I9", "scans of the whole heap began");
     let seekers = heap.offsets.overview + 96;
-    heap.assert_broken_by(seekers, 1 << 3, "I9", "groups look for its spans");
+    heap.assert_broken_by(seekers, 1 << 3, "I9", "searching for its spans");
     let used = heap.offsets.overview + 4 * u64::from(class.0 / 32);
-    heap.assert_broken_by(used, bit(class.0), "I1", "no bit says that the class has any");
+    heap.assert_broken_by(used, bit(class.0), "I1", "its class is not marked as used");
 }
 
 /// The cursor would allocate a freed block a second time.
@@ -140,7 +140,7 @@ fn a_cursor_with_a_freed_block() {
     };
     let cursor = seen.cursors.iter().find(is_its).expect("a cursor has those blocks");
     let offset = heap.cursor_at(run.class, cursor.shard);
-    heap.assert_broken(offset, heap.long(offset) + 1, "I2", "1 blocks are holes and in a cursor");
+    heap.assert_broken(offset, heap.long(offset) + 1, "I2", "1 blocks are free and in a cursor");
 }
 
 #[test]
@@ -152,14 +152,14 @@ fn fresh_slabs() {
     let shard = used.last().expect("some shard's partition was used");
     let (offset, next) = (heap.fresh_at(shard), heap.word(heap.fresh_at(shard)));
     let is_free = heap.word(heap.entry_at(next - 1)) == heap::Heap::free_entry();
-    let words = if is_free { "in the free set, and in a partition" } else { "says that it is in use" };
+    let words = if is_free { "in the free set and also fresh" } else { "says that it is in use" };
     heap.assert_broken(offset, next - 1, "I5", words);
-    heap.assert_broken(offset, next + 1, "I5", "no one would find it");
+    heap.assert_broken(offset, next + 1, "I5", "nor fresh");
     heap.assert_broken(
         heap.fresh_at(1),
         layout.partition_start(1) - 1,
         "I5",
-        "which lies before its partition",
+        "which is before its partition",
     );
 }
 
@@ -167,7 +167,7 @@ fn fresh_slabs() {
 fn classes() {
     let mut heap = used_heap();
     let offset = heap.offsets.classes + 3 * size_of::<ClassInfo>() as u64;
-    heap.assert_broken_by(offset, 4, "I5", "what the table says of the class");
+    heap.assert_broken_by(offset, 4, "I5", "the class table differs");
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn slabs_without_memory() {
     let mut heap = Heap::builder(BYTES).shards(4).initial(30 << 20).build(&device).unwrap();
     assert_eq!(heap.check().unwrap(), []);
     let present = heap.present;
-    heap.assert_broken_by(heap.free_at(present), bit(present), "I5", "where the heap has no memory");
+    heap.assert_broken_by(heap.free_at(present), bit(present), "I5", "but has no memory");
     let last = heap.layout.slabs - 1;
-    heap.assert_broken(heap.fresh_at(3), last, "I5", "where the heap has no memory");
+    heap.assert_broken(heap.fresh_at(3), last, "I5", "but has no memory");
 }
 
 /// A corrupted heap is analysed too, and the number of reported violations is bounded.

@@ -32,9 +32,9 @@ const MAX_BYTES: u64 = 1 << 48;
 /// The rounding rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Classes {
-    /// The smallest block, as a power of two.
+    /// Base-2 logarithm of the smallest block size.
     pub min_block_log: u32,
-    /// Classes per doubling, as a power of two.
+    /// Base-2 logarithm of the number of classes per doubling.
     pub per_log: u32,
     /// The largest size that slabs serve.
     pub slab_limit: u64,
@@ -43,7 +43,7 @@ pub(super) struct Classes {
     equal: u64,
 }
 
-/// The memory that a layout needs.
+/// A rounded request: the size, alignment and bin for a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::host_pools) struct Need {
     /// The bin that caches the block; `None` above all classes.
@@ -113,7 +113,7 @@ impl Classes {
         Classes { min_block_log: 0, per_log: 0, slab_limit: bytes, equal: bytes }
     }
 
-    /// The need of any block in a pool of equal blocks.
+    /// The size, alignment and bin of any block in a pool of equal blocks.
     #[inline]
     pub const fn need_of_equal(self) -> Need {
         Need { class: Some(0), bytes: self.equal, align: 1, is_small: true }
@@ -143,7 +143,7 @@ impl Classes {
         if self.equal > 0 { 1 } else { 1 << self.bytes(class).trailing_zeros() }
     }
 
-    /// The need of `layout`, which has at least 1 B.
+    /// The size, alignment and bin for `layout`, which has at least 1 B. `None` if unsupported.
     #[inline(always)]
     pub fn need(self, layout: Layout) -> Option<Need> {
         let (size, align) = (layout.size() as u64, layout.align() as u64);
@@ -169,7 +169,7 @@ impl Classes {
         })
     }
 
-    /// The error for a layout without a need.
+    /// The error for an unsupported layout.
     #[cold]
     pub fn unsupported(self, layout: Layout) -> Error {
         let why = format!("the maximum is {} TiB, aligned to {MAX_ALIGN}", MAX_BYTES >> 40);

@@ -56,7 +56,7 @@ fn each_leak_has_its_thread_and_the_address_that_the_thread_got() {
 fn the_global_allocator_is_a_site_of_its_own() {
     for bench in benches(16) {
         // SAFETY: the heap is live, and this thread calls as the only thread of a kernel.
-        let global = unsafe { GlobalHeap::over(bench.heap.handle()) };
+        let global = unsafe { GlobalHeap::with_heap(bench.heap.handle()) };
         // SAFETY: the layout is not empty.
         let block = unsafe { global.alloc(Layout::new::<u64>()) };
         let leaks = bench.heap.leaks(1).unwrap();

@@ -3,9 +3,9 @@
 use crate::prelude::*;
 use crate::suite::each;
 
-type Flawed = FailureInjected<Statistics<BlockPool<SyncDriverAllocator>>>;
+type FailingPool = FailureInjected<Statistics<BlockPool<SyncDriverAllocator>>>;
 
-fn flawed(device: &Device, which: Failures) -> Flawed {
+fn failing(device: &Device, which: Failures) -> FailingPool {
     let pool = block_pool(device, layout(64, 64), 4);
     FailureInjected::new(Statistics::new(pool), which)
 }
@@ -15,7 +15,7 @@ fn a_failed_free_returns_the_handle_with_its_values() -> Result<()> {
     let device = Device::cpu();
     let (stream, other) = (device.stream()?, device.stream()?);
     for other_stream in [false, true] {
-        let pool = flawed(&device, Failures::Nth(2));
+        let pool = failing(&device, Failures::Nth(2));
         let values = PoolBuffer::from_slice(&pool, &[1_u32, 2, 3], &stream)?;
         let failed = if other_stream { values.deallocate_on(&other) } else { values.deallocate() };
         let failed = failed.unwrap_err();
@@ -30,7 +30,7 @@ fn a_failed_free_returns_the_handle_with_its_values() -> Result<()> {
         values.deallocate_on(&other)?;
         assert_eq!(pool.upstream().upstream().stats().free_blocks, 4);
     }
-    let pool = flawed(&device, Failures::Nth(2));
+    let pool = failing(&device, Failures::Nth(2));
     let (error, mut one) = PoolBox::new(&pool, 5_u8, &stream)?.deallocate().unwrap_err().into_parts();
     assert!(matches!(error, Error::FailureInjected { .. }));
     one.set(one.get()? + 1)?;
@@ -41,7 +41,7 @@ fn a_failed_free_returns_the_handle_with_its_values() -> Result<()> {
 #[test]
 fn the_question_mark_operator_retries_the_free() {
     let device = Device::cpu();
-    let (stream, pool) = (device.stream().unwrap(), flawed(&device, Failures::Nth(2)));
+    let (stream, pool) = (device.stream().unwrap(), failing(&device, Failures::Nth(2)));
     let run = || -> Result<()> {
         PoolBox::new(&pool, 1_u32, &stream)?.deallocate()?;
         Ok(())
@@ -71,7 +71,7 @@ fn a_failed_free_in_a_drop_is_logged_and_retried() {
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let log = |which| {
-        let pool = flawed(&device, which);
+        let pool = failing(&device, which);
         let values = PoolBuffer::from_slice(&pool, &[1_u32; 16], &stream);
         let text = crate::adaptors::events_of(|| drop(values));
         (text, pool.upstream().stats().live_blocks)

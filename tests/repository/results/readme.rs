@@ -57,7 +57,7 @@ fn figures(reports: &[Report]) -> String {
         let origin = ["device/name", "date day", "commit code"].map(|column| cell(json, column));
         origins.insert(origin.join(", "));
     }
-    let head = ["2^20 GPU threads", "warpheap", "floor", "fastest other", ""];
+    let head = ["2^20 threads of a kernel, or a host pool", "warpheap", "floor", "fastest other", ""];
     let origins = Vec::from_iter(origins).join("; ");
     let peers = &peers.path;
     let conditions =

@@ -1,27 +1,27 @@
-//! A broken invariant: its number, where, and what was found there.
+//! A broken invariant: its number, its place and what was found there.
 
 use crate::heap::class::SizeClass;
 use core::fmt;
 
-/// An invariant at the head of [`heap`](crate::heap), as far as metadata can show that it is broken.
+/// An invariant of the module [`heap`](crate::heap) that the metadata can show to be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// What a cursor has left is blocks of its class, and in no other cursor.
+    /// The blocks left in a cursor are of its class, and in no other cursor.
     I1,
-    /// A hole is a block, and in no cursor.
+    /// A set bit is that of a block, which is in no cursor.
     I2,
-    /// A slab is what its entry says.
+    /// The entries of slabs agree with the runs, allocations and free slabs.
     I5,
     /// The bits and the count of a slab without a class are zero.
     I6,
-    /// Counts, partial sets and idle runs follow from the bits.
+    /// Counts, partial sets and idle sets agree with the bits.
     I7,
-    /// No cursor waits for its next span, and none is searched for.
+    /// No cursor is refilling.
     I8,
-    /// Every search of the whole heap has ended, and no one is counted who looks for memory.
+    /// Every scan of the whole heap has ended, and no group is counted as searching.
     I9,
-    /// I2 of the sets of slabs: a word with slabs has its bit in the summary.
+    /// I2 of the sets of slabs: each word with slabs has its bit in the summary.
     SetsI2,
 }
 
@@ -45,87 +45,87 @@ impl Invariant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defect {
-    /// The class' block size and run are not those of the heap's layout.
+    /// The class' entry of the class table differs from the heap's layout.
     ClassTable,
-    /// The cursor has blocks of slabs that the heap does not have: its span ends before slab `end`.
+    /// The cursor has blocks of slabs outside the heap: its span ends before slab `end`.
     SpanOutside {
-        /// The slab behind the span.
+        /// The slab after the span.
         end: u32,
-        /// Blocks left of it.
+        /// Blocks left in the span.
         left: u32,
     },
-    /// The cursor has blocks of a slab at which no run of its class starts.
+    /// The cursor has blocks of a slab where no run of its class starts.
     SpanOfOther {
         /// The slab's entry.
         entry: u32,
     },
-    /// The cursor has blocks of a run that another cursor has, too.
+    /// The cursor has blocks of a run that are also in another cursor.
     SpanShared,
-    /// The cursor has blocks, and its class is not noted as one that has.
+    /// The cursor has blocks, but its class is not marked as used.
     ClassUnnoted,
-    /// The cursor is below zero, and no one is left to store the next span.
+    /// The cursor is below zero, and no group will store its next span.
     SpanOwed {
-        /// What is left.
+        /// Blocks left in the span.
         left: i32,
     },
-    /// Searches for the cursor's next span that began, and those that ended.
+    /// The numbers of begun and ended searches for the cursor's next span differ.
     SearchOpen {
         /// Begun.
         begun: u64,
         /// Ended.
         ended: u64,
     },
-    /// Searches of the whole heap that began, and those that ended.
+    /// The numbers of begun and ended scans of the whole heap differ.
     ProofOpen {
         /// Begun.
         begun: u64,
         /// Ended.
         ended: u64,
     },
-    /// Groups that are said to look for the class' next spans.
+    /// Groups are counted as searching for spans of the class, but no thread is running.
     SeekersLeft {
-        /// How many.
+        /// Number of groups.
         seekers: u32,
     },
-    /// Blocks that are holes are in a cursor, too.
+    /// Blocks are marked as free, and are also in a cursor.
     HolesInCursor {
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
     },
-    /// A word of the bitmap has bits that no block has.
+    /// A word of the bitmap has bits beyond the last block.
     BitsBeyond {
         /// The word, from the slab's first.
         word: u32,
         /// The bits.
         bits: u32,
     },
-    /// The entry is none, or that of a later slab of a run or of an allocation that is not there.
+    /// The entry is invalid, or is that of a later slab of a missing run or allocation.
     Orphan {
         /// The entry.
         entry: u32,
     },
-    /// The run or the allocation reaches past the last slab.
+    /// The run or allocation extends past the last slab.
     ReachesPastEnd {
-        /// How many slabs it should have.
+        /// Its number of slabs by its entry.
         slabs: u32,
     },
-    /// A slab in the middle of a run or of an allocation has another entry.
+    /// A slab inside a run or an allocation has another entry.
     Torn {
         /// The entry.
         entry: u32,
     },
-    /// A free slab is neither in the free set nor in a partition of those that no one has had.
+    /// A free slab is neither in the free set nor fresh.
     Lost,
-    /// A slab is in the free set and in a partition of those that no one has had.
+    /// A slab is in the free set and also fresh.
     FreeTwice,
-    /// A slab is in the free set, or in a partition of those that no one has had, and its entry is another.
+    /// A slab is in the free set or fresh, but its entry is not that of a free slab.
     TakenAndFree {
         /// The entry.
         entry: u32,
     },
-    /// A slab that has no memory yet is where a thread would take it.
+    /// A slab without memory is in the free set or fresh.
     Withheld,
-    /// The next slab of the shard's partition that no one has had lies before the partition.
+    /// The shard's next fresh slab lies before its partition.
     FreshBeforePartition {
         /// That slab.
         next: u32,
@@ -142,25 +142,25 @@ pub enum Defect {
         /// The count.
         count: u64,
     },
-    /// The count is not that of the bits.
+    /// The count differs from the bits.
     Count {
-        /// What the bits say.
+        /// The count by the bits.
         bits: u64,
         /// The count.
         count: u64,
     },
-    /// All blocks of the run are holes, and it is not among the idle ones.
+    /// All blocks of the run are free, but it is not in its class' idle set.
     NotIdle,
-    /// The run has holes, and is not in its class' partial set.
+    /// The run has free blocks, but is not in its class' partial set.
     NotPartial,
-    /// The free set has a slab that the heap does not have.
+    /// The free set contains a slab outside the heap.
     FreeSlabOutside,
-    /// Slabs that the heap does not have are noted as idle or partial.
+    /// An idle or partial set contains slabs outside the heap.
     NoteOutside {
         /// The last word of the set.
         bits: u32,
     },
-    /// A word of the free set, or of the class' partial set, has slabs that the summary does not know of.
+    /// A word of the free set or of the class' partial set has slabs, but no bit in the summary.
     NotInSummary {
         /// The word.
         word: u32,
@@ -170,7 +170,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// What it breaks.
+    /// The invariant that it breaks.
     pub const fn invariant(self) -> Invariant {
         match self {
             Defect::SpanOutside { .. } | Defect::SpanOfOther { .. } | Defect::SpanShared => Invariant::I1,
@@ -196,65 +196,69 @@ impl Defect {
 impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Defect::ClassTable => write!(f, "what the table says of the class is not what the layout says"),
+            Defect::ClassTable => write!(f, "the class table differs from the layout"),
             Defect::SpanOutside { end, left } => {
-                write!(f, "the cursor has {left} blocks before slab {end}, which the heap does not have")
+                write!(f, "the cursor has {left} blocks before slab {end}, which is outside the heap")
             }
             Defect::SpanOfOther { entry } => {
                 write!(
                     f,
-                    "the cursor has blocks of a slab that is no run of its class (its entry is {entry:#x})"
+                    "the cursor has blocks of a slab where no run of its class starts (entry {entry:#x})"
                 )
             }
-            Defect::SpanShared => write!(f, "the cursor has blocks that another cursor has, too"),
+            Defect::SpanShared => write!(f, "the cursor has blocks that are also in another cursor"),
             Defect::ClassUnnoted => {
-                write!(f, "the cursor has blocks, and no bit says that the class has any")
+                write!(f, "the cursor has blocks, but its class is not marked as used")
             }
             Defect::SpanOwed { left } => {
-                write!(f, "the cursor is at {left}, and no group is left that would store its next span")
+                write!(f, "the cursor is at {left}, and no group will store its next span")
             }
             Defect::SearchOpen { begun, ended } => {
                 write!(f, "{begun} searches for memory began and {ended} ended")
             }
             Defect::ProofOpen { begun, ended } => {
-                write!(f, "{begun} searches of the whole heap began and {ended} ended")
+                write!(f, "{begun} scans of the whole heap began and {ended} ended")
             }
             Defect::SeekersLeft { seekers } => {
-                write!(f, "{seekers} groups look for its spans, and no thread is left")
+                write!(f, "{seekers} groups are counted as searching for its spans, but no thread is running")
             }
-            Defect::HolesInCursor { blocks } => write!(f, "{blocks} blocks are holes and in a cursor"),
+            Defect::HolesInCursor { blocks } => write!(f, "{blocks} blocks are free and in a cursor"),
             Defect::BitsBeyond { word, bits } => {
-                write!(f, "word {word} of its bits has {bits:#x}, which no block has")
+                write!(f, "word {word} of its bits has {bits:#x}, beyond the last block")
             }
             Defect::Orphan { entry } => write!(f, "its entry {entry:#x} belongs to no run and no allocation"),
-            Defect::ReachesPastEnd { slabs } => write!(f, "its {slabs} slabs reach past the end of the heap"),
+            Defect::ReachesPastEnd { slabs } => {
+                write!(f, "its {slabs} slabs extend past the end of the heap")
+            }
             Defect::Torn { entry } => {
-                write!(f, "it lies inside of a run or of an allocation, and has the entry {entry:#x}")
+                write!(f, "it is inside a run or an allocation, but has the entry {entry:#x}")
             }
-            Defect::Lost => write!(f, "it is free, and no one would find it"),
-            Defect::FreeTwice => write!(f, "it is in the free set, and in a partition that no one has had"),
+            Defect::Lost => write!(f, "it is free, but neither in the free set nor fresh"),
+            Defect::FreeTwice => write!(f, "it is in the free set and also fresh"),
             Defect::TakenAndFree { entry } => {
-                write!(f, "it is free to be taken, and its entry {entry:#x} says that it is in use")
+                write!(f, "it is in the free set or fresh, but its entry {entry:#x} says that it is in use")
             }
-            Defect::Withheld => write!(f, "it is free to be taken, where the heap has no memory"),
+            Defect::Withheld => write!(f, "it is in the free set or fresh, but has no memory"),
             Defect::FreshBeforePartition { next } => {
-                write!(f, "slab {next} would be next, which lies before its partition")
+                write!(f, "the next fresh slab is {next}, which is before its partition")
             }
             Defect::BitsWithoutClass { word, bits } => {
-                write!(f, "it has no class, and word {word} of its bits is {bits:#x}")
+                write!(f, "it has no class, but word {word} of its bits is {bits:#x}")
             }
             Defect::CountWithoutRun { count } => {
-                write!(f, "no run starts there, and its count is {count:#x}")
+                write!(f, "no run starts there, but its count is {count:#x}")
             }
-            Defect::Count { bits, count } => write!(f, "its count is {count:#x}, and its bits say {bits:#x}"),
-            Defect::NotIdle => write!(f, "all its blocks are holes, and it is not among the idle runs"),
-            Defect::NotPartial => write!(f, "it has holes, and is not in its class' partial set"),
-            Defect::FreeSlabOutside => write!(f, "the free set has it, and the heap has not"),
+            Defect::Count { bits, count } => {
+                write!(f, "its count is {count:#x}, but its bits give {bits:#x}")
+            }
+            Defect::NotIdle => write!(f, "all its blocks are free, but it is not in its class' idle set"),
+            Defect::NotPartial => write!(f, "it has free blocks, but is not in its class' partial set"),
+            Defect::FreeSlabOutside => write!(f, "it is in the free set, but outside the heap"),
             Defect::NoteOutside { bits } => {
-                write!(f, "the last word of a set is {bits:#x}: slabs that the heap does not have")
+                write!(f, "the last word of a set is {bits:#x}: slabs outside the heap")
             }
             Defect::NotInSummary { word, bits } => {
-                write!(f, "word {word} of a set has slabs ({bits:#x}), and its summary says that it has none")
+                write!(f, "word {word} of a set has slabs ({bits:#x}), but its bit in the summary is clear")
             }
         }
     }
@@ -263,11 +267,11 @@ impl fmt::Display for Defect {
 /// A broken invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The slab in question, if it is one.
+    /// The slab, if the violation is of one.
     pub slab: Option<u32>,
-    /// The class in question.
+    /// The size class, if the violation is of one.
     pub class: Option<SizeClass>,
-    /// The shard whose cursor or share it is.
+    /// The shard of the cursor or the partition.
     pub shard: Option<u32>,
     /// What was found.
     pub found: Defect,

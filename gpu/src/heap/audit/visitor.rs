@@ -1,4 +1,4 @@
-//! What the walk tells.
+//! The findings of an audit.
 
 use super::Violation;
 use crate::heap::Heap;
@@ -7,30 +7,30 @@ use crate::heap::class_info::{ClassInfo, full_word};
 use crate::heap::layout::WORD_BITS;
 use crate::heap::sets::low_bits;
 
-/// What the walk tells, in this order: cursors, sets, then slabs by their addresses.
+/// Receives the findings of an audit, in this order: cursors, sets, then slabs by address.
 pub trait Visitor {
-    /// Something is broken.
+    /// A broken invariant.
     fn violation(&mut self, violation: Violation);
-    /// Each cursor.
+    /// Called for each cursor.
     fn cursor(&mut self, _: CursorAudit) {}
-    /// Each run of a class.
+    /// Called for each run of a size class.
     fn run(&mut self, _: &RunAudit<'_>) {}
-    /// Each allocation of whole slabs.
+    /// Called for each allocation of whole slabs.
     fn large(&mut self, _: LargeAudit) {}
-    /// Each free slab.
+    /// Called for each free slab.
     fn free(&mut self, _slab: u32, _: FreeSlab) {}
 }
 
 /// A cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorAudit {
-    /// Its class.
+    /// Its size class.
     pub class: SizeClass,
     /// Its shard.
     pub shard: u32,
-    /// Blocks that it hands out next; `None` where that is broken.
+    /// Blocks left in its span; `None` if the cursor is broken.
     pub left: Option<u32>,
-    /// Searches of all the heap that ended here.
+    /// Searches for its next span that have ended.
     pub searches: u64,
     /// Whether the last of them found no memory.
     pub found_none: bool,
@@ -41,11 +41,11 @@ pub struct CursorAudit {
 pub enum FreeSlab {
     /// In the free set.
     InSet,
-    /// In a shard's partition of those that no one has had.
+    /// Fresh: in a shard's partition, and never used.
     Fresh,
     /// It has no memory yet.
     Withheld,
-    /// Nowhere, which is a violation.
+    /// In neither, which is a violation.
     Lost,
 }
 
@@ -54,7 +54,7 @@ pub enum FreeSlab {
 pub struct LargeAudit {
     /// Its first slab.
     pub slab: u32,
-    /// How many.
+    /// Its number of slabs.
     pub slabs: u32,
     /// Its address.
     pub address: u64,
@@ -66,20 +66,20 @@ pub struct RunAudit<'a> {
     pub(super) heap: &'a Heap,
     /// Its first slab.
     pub slab: u32,
-    /// Its class.
+    /// Its size class.
     pub class: SizeClass,
-    /// How the blocks of the class lie.
+    /// The layout of the blocks of the class.
     pub info: ClassInfo,
-    /// Blocks that were given back (I2).
+    /// Free blocks (I2).
     pub holes: u32,
     /// Blocks in a cursor (I1): the first ones of the run.
     pub in_cursor: u32,
-    /// Blocks that someone has (I3).
+    /// Live blocks (I3).
     pub live: u32,
 }
 
 impl RunAudit<'_> {
-    /// The addresses of its live blocks, in their order.
+    /// The addresses of its live blocks, in ascending order.
     pub fn live_blocks(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.info.words()).flat_map(move |w| {
             let live = self.live_bits(w);

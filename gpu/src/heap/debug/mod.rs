@@ -1,6 +1,6 @@
 //! What a debug heap adds to the heap: canaries, poison, a quarantine, and where each block was allocated.
 //!
-//! A block of the heap carries its own record, and is longer than what was asked for:
+//! A block of the heap contains its own record, and is longer than the request:
 //!
 //! ```text
 //! block  | record | canary ...     | the user's bytes  | canary ...  |
@@ -10,7 +10,7 @@
 //! | byte | where |
 //! |---|---|
 //! | [`CANARY`] | before the user's bytes and behind them, as long as the block is the user's or in quarantine |
-//! | [`UNSET`] | the user's bytes when they are handed out |
+//! | [`UNSET`] | the user's bytes when they are allocated |
 //! | [`FREED`] | the user's bytes while the block is in quarantine |
 //!
 //! A free checks the canaries, poisons the user's bytes and puts the block in quarantine, a [`Ring`],
@@ -45,21 +45,22 @@ use super::{Entry, Heap};
 use crate::fault::FaultLog;
 use crate::sync::{NATIVE_LAYOUT, Site};
 
-/// Whether this build can debug heaps: the feature `debug`.
+/// Whether this build supports debug heaps: the feature `debug`.
 pub const DEBUG: bool = cfg!(feature = "debug");
 
 /// The byte around the user's bytes.
 pub const CANARY: u8 = 0xfd;
-/// What the user's bytes are before they are written.
+/// The value of the user's bytes before they are written.
 pub const UNSET: u8 = 0xcd;
-/// What the user's bytes are after they were freed.
+/// The value of the user's bytes after they were freed.
 pub const FREED: u8 = 0xdd;
 
-/// The most bytes of a canary, on either side: what is beyond is not looked at. It bounds what a thread does.
+/// The most bytes of a canary, on either side, which bounds the work of a thread. Bytes beyond are
+/// not checked.
 pub const CANARY_MOST: u64 = 4 << 10;
 /// The fewest bytes of a canary, on either side.
 pub const CANARY_LEAST: u64 = 16;
-/// The most bytes that are poisoned, the first of a block: it bounds what a thread does.
+/// The most bytes that are poisoned, from the start of a block, which bounds the work of a thread.
 pub const POISON_MOST: u64 = 1 << 20;
 
 /// A block that enters the quarantine or leaves it.
@@ -69,16 +70,16 @@ const LEFT: Site = Site::new("heap/left");
 /// Every named ordering of a debug heap, for checkers.
 pub const DEBUG_SITES: [&str; 2] = ["heap/quarantine", "heap/left"];
 
-/// What a debug heap has beside the heap's metadata. In device memory all of it is zero at first but the salt, the
-/// addresses and the number of slots.
+/// The extra metadata of a debug heap. Initially all of it is zero in device memory, except for the
+/// salt, the addresses and the number of slots.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Extra {
-    /// The sites of allocations that were seen.
+    /// The recorded allocation sites.
     pub sites: *const SiteTable,
-    /// What went wrong with blocks, whoever's handle it was found by.
+    /// The faults of blocks, found by any handle.
     pub faults: *const FaultLog,
-    /// Another one for each life of the heap, so that records of the one before are not taken for its own.
+    /// Differs for each life of the heap, so that records of an earlier one are invalid.
     pub salt: u64,
     /// The quarantine.
     pub ring: Ring,
@@ -86,16 +87,16 @@ pub struct Extra {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Extra>() == 56 && align_of::<Extra>() == 8);
 
-/// The way from a handle to its [`Extra`], if the heap is a debug heap.
+/// A handle's pointer to its [`Extra`], if the heap is a debug heap.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Debugger([*const Extra; DEBUG as usize]);
 
 impl Debugger {
-    /// Of a heap that is not debugged.
+    /// That of a heap that is not a debug heap.
     pub const NONE: Debugger = Debugger([core::ptr::null(); DEBUG as usize]);
 
-    /// Of a heap whose extra lies there; `None` in a build without the feature.
+    /// That of a heap with this extra; `None` in a build without the feature.
     pub const fn of(extra: *const Extra) -> Option<Debugger> {
         if DEBUG { Some(Debugger([extra; DEBUG as usize])) } else { None }
     }

@@ -18,7 +18,8 @@ use super::{LEFT, QUARANTINE};
 use crate::heap::Heap;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
-/// The ring. In device memory all of it is zero at first but the slots' address and number.
+/// The ring. Initially all of it is zero in device memory, except for the slots' address and
+/// number.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Ring {
@@ -39,7 +40,7 @@ impl Ring {
     /// A ring of these slots.
     ///
     /// # Safety
-    /// They stay there while it is used, and are 0 at first.
+    /// The slots stay valid while the ring is used, and are 0 initially.
     pub unsafe fn over(slots: *const AtomicU64, slot_count: u64) -> Ring {
         Ring { slots, slot_count, next: AtomicU64::new(0), leaving: AtomicU64::new(0) }
     }
@@ -49,7 +50,8 @@ impl Ring {
         self.slot_count == 0
     }
 
-    /// Puts a block in, and gives `leave` the one that comes out: itself if there is no quarantine.
+    /// Inserts a block, and passes the evicted one to `leave`: the block itself if there is no
+    /// quarantine.
     pub fn put(&self, block: u64, leave: impl FnOnce(u64)) {
         if self.is_none() {
             return leave(block);
@@ -59,7 +61,8 @@ impl Ring {
         self.exchange(i, block, leave);
     }
 
-    /// Gives `leave` all blocks. Whether there were some, or others had some in hand: then there may be memory now.
+    /// Passes all blocks to `leave`. Returns whether there were any, or other threads are evicting
+    /// some: then memory may be free now.
     pub fn empty(&self, mut leave: impl FnMut(u64)) -> bool {
         let mut any = false;
         for i in 0..self.slot_count {

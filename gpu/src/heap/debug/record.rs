@@ -1,4 +1,4 @@
-//! What a block of a debug heap knows of itself.
+//! The record of a block of a debug heap.
 //!
 //! ```text
 //! 0  state    | 8  size | 16  site << 32 | front | 24  block << 32 | thread | 32  check sum |
@@ -15,15 +15,15 @@ use crate::thread;
 pub const RECORD_WORDS: usize = 5;
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 
-/// Where a block is in its life.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum State {
-    /// The user's.
+    /// Allocated.
     Live = 0x4c49_5645_4c49_5645,
-    /// Freed, and not the heap's yet.
+    /// Freed by the user, and in quarantine.
     Quarantined = 0x5741_4954_5741_4954,
-    /// Given back to the heap.
+    /// Freed to the heap.
     Free = 0x4652_4545_4652_4545,
 }
 
@@ -34,18 +34,18 @@ impl State {
     }
 }
 
-/// What was asked for, and by whom.
+/// The requested size, and the thread and the call that requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes from the start of the block to the user's.
+    /// Bytes from the start of the block to the user's bytes.
     pub front: u32,
     /// The number of the call in the [`SiteTable`](super::SiteTable); 0 if that was full.
     pub site: u32,
-    /// The thread in its block.
+    /// The index of the thread in its thread block.
     pub thread: u32,
-    /// The block in its grid.
+    /// The index of the thread block in its grid.
     pub block: u32,
 }
 
@@ -66,8 +66,8 @@ impl Record {
         [self.size, pair(self.site, self.front), pair(self.block, self.thread)]
     }
 
-    /// Where the canaries of its block begin and end, before the user's bytes and behind them. The block is at `start`,
-    /// and of so many bytes, in which the record [fits](Self::fits).
+    /// The start and end of the canaries, before and after the user's bytes. The block is at
+    /// `start` and has `bytes` bytes, in which the record [fits](Self::fits).
     pub fn canaries(&self, start: u64, bytes: u64) -> [(u64, u64); 2] {
         let user = start + u64::from(self.front);
         let behind = user + self.size;
@@ -75,13 +75,13 @@ impl Record {
         [(before, user), (behind, (start + bytes).min(behind + CANARY_MOST))]
     }
 
-    /// Whether what was asked for fits in a block of so many bytes.
+    /// Whether the request fits in a block of `bytes` bytes.
     pub fn fits(&self, bytes: u64) -> bool {
         u64::from(self.front).checked_add(self.size).is_some_and(|end| end <= bytes)
     }
 
-    /// As it lay in a block at `start` of a heap with this salt, and the block's state; `None` if it was written over,
-    /// or if there never was one.
+    /// Decodes the record of a block at `start` of a heap with this salt, with the block's state.
+    /// `None` if it was overwritten, or if there is no record.
     pub fn read(
         [state, size, call, by, sum]: [u64; RECORD_WORDS],
         start: u64,

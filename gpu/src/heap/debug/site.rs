@@ -18,9 +18,9 @@ use crate::sync::AtomicU64;
 use core::fmt;
 use core::panic::Location;
 
-/// Sites that are told apart. Allocations at further ones have none.
+/// The maximum number of recorded sites. Allocations at further sites have none.
 pub const SITES: usize = 512;
-/// Words of a site.
+/// Number of words of a site.
 pub const SITE_WORDS: usize = 32;
 const NAME_WORDS: usize = SITE_WORDS - 3;
 /// The most bytes of a file's name, its last.
@@ -29,7 +29,7 @@ pub const NAME_BYTES: usize = 8 * NAME_WORDS;
 /// How many places are looked at for a call: in a table that is not nearly full it has one of the first.
 const PROBES: usize = 32;
 
-/// The sites of a heap. All zeroes is none.
+/// The sites of a heap. All zeros is an empty table.
 #[repr(transparent)]
 pub struct SiteTable([[AtomicU64; SITE_WORDS]; SITES]);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for SiteTable {
 pub struct CallSite([&'static Location<'static>; DEBUG as usize]);
 
 impl CallSite {
-    /// That of the caller, or of its caller if that is tracked, too.
+    /// The call site of the caller, or of its caller if the caller is `track_caller`, too.
     #[track_caller]
     #[inline(always)]
     pub fn here() -> Self {

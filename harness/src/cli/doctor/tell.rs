@@ -15,7 +15,7 @@ pub fn tell(findings: &Findings, console: &Console) {
     cuda(&findings.cuda, console);
     findings.devices.iter().for_each(|device| gpu(device, console));
     cpu(&findings.cpu, console);
-    console.say(verdict(findings));
+    console.say(conclusion(findings));
 }
 
 fn line(console: &Console, good: bool, what: &str, text: String) {
@@ -93,7 +93,7 @@ fn tell_self_test(test: &SelfTest, console: &Console) {
     }
 }
 
-fn verdict(findings: &Findings) -> String {
+fn conclusion(findings: &Findings) -> String {
     let usable: Vec<_> = findings.devices.iter().filter(|device| device.works()).collect();
     match (usable.first(), findings.cpu.self_test.passed) {
         (Some(device), _) => format!(

@@ -1,4 +1,4 @@
-//! The text of a run: its settings, figures and verdict.
+//! The text of a run: its settings, figures and result.
 
 use super::super::console::Console;
 use super::super::parse::Sizes;
@@ -66,7 +66,7 @@ fn joined(names: &[&str]) -> String {
     }
 }
 
-/// Prints the figures and the verdict. Returns the worst status.
+/// Prints the figures and the result. Returns the worst status.
 pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> Status {
     let reports: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.report.as_ref()).collect();
     if !reports.is_empty() {
@@ -78,7 +78,7 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
     let worst = outcomes.iter().map(|outcome| outcome.exit).max_by_key(|status| *status as u8);
     let worst = worst.unwrap_or(Status::Clean);
     match session.configs.first().and_then(|config| config.plant) {
-        None if worst == Status::Clean => console.say(proof(&reports)),
+        None if worst == Status::Clean => console.say(clean_result(&reports)),
         Some(plant) if worst == Status::Fault => {
             console.say(format_args!("detected: the injected fault {plant}, as expected; exit status 1"));
         }
@@ -153,7 +153,7 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
 }
 
 /// What a clean run has checked.
-fn proof(reports: &[&StressReport]) -> String {
+fn clean_result(reports: &[&StressReport]) -> String {
     let sum = |part: fn(&StressReport) -> u64| Count(reports.iter().map(|report| part(report)).sum());
     let emptied = reports.iter().filter(|report| report.exhaustions > 0).map(emptied);
     let emptied: String = emptied.map(|what| format!("\nExhausted: {what}.")).collect();

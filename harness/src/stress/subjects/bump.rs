@@ -21,13 +21,12 @@ use warpheap_device::kernel::Arg;
 /// The largest alignment that threads request, as a multiple of the smallest (base-2 logarithm).
 const MAX_EXTRA_ALIGN_LOG2: u32 = 2;
 
-/// A planted overlap makes the arena allocate at most this fraction of its memory again.
+/// A planted overlap rewinds the arena by at most `1 / REWOUND_PART` of its size.
 const REWOUND_PART: u64 = 8;
 
 pub(crate) struct BumpSubject {
     pool: device_pools::Bump,
-    /// The number of pieces that the remaining memory can be split into: the root's, and two per
-    /// shard.
+    /// Maximum number of fragments of the remaining memory: one in the root, two per shard.
     pieces: u64,
 }
 
@@ -103,7 +102,7 @@ unsafe impl Subject for BumpSubject {
         plan.granules() / footprint(plan.max_bytes, 1)
     }
 
-    /// Bytes that the root leased: it leased all allocated memory.
+    /// Number of bytes to rewind. All allocated memory was leased by the root (S2).
     fn overlap_argument(&self, _: u64) -> Result<u64> {
         let usage = self.pool.stats()?.usage;
         Ok(usage.used_bytes.min(usage.reserved_bytes / REWOUND_PART))

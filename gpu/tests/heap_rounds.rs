@@ -38,7 +38,8 @@ fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> V
         let size = 16 + (numbers.next() % 8177) as usize;
         let block = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap());
         let block = block.unwrap_or_else(|| panic!("{size} bytes cannot be allocated with {bytes} in use"));
-        bytes += owned.heap.usable_size(block);
+        // SAFETY: just allocated.
+        bytes += unsafe { owned.heap.usable_size(block) };
         blocks.push(block);
     }
     blocks

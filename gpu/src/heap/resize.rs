@@ -43,7 +43,8 @@ impl Heap {
             // SAFETY: the caller's promise.
             return unsafe { self.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
         }
-        if self.keeps_place(block, layout.align(), new_size) {
+        // SAFETY: the caller's promise.
+        if unsafe { self.keeps_place(block, layout.align(), new_size) } {
             return Some(block);
         }
         // SAFETY: the caller's promise.
@@ -68,11 +69,16 @@ impl Heap {
     /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
     /// such as that of a zero-size allocation.
     ///
-    /// Cost: a load of the slab's entry and one of its class.
+    /// Cost: a load of the slab's entry and one of its class. A debug heap reads the block's record.
+    ///
+    /// # Safety
+    /// `block` was allocated from this heap, or is an address outside it. It is not freed or resized
+    /// before the call returns.
     #[inline(always)]
-    pub fn usable_size(&self, block: NonNull<u8>) -> usize {
+    pub unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
         if self.is_debugged() {
-            return self.shared().usable_size_debugged(block);
+            // SAFETY: the caller's promise.
+            return unsafe { self.shared().usable_size_debugged(block) };
         }
         let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
@@ -88,9 +94,13 @@ impl Heap {
     }
 
     /// Whether a block is the right one for `new_size`.
+    ///
+    /// # Safety
+    /// As for [`usable_size`](Self::usable_size).
     #[inline(always)]
-    fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
-        let usable = self.usable_size(block);
+    unsafe fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let usable = unsafe { self.usable_size(block) };
         if new_size > usable {
             return false;
         }

@@ -100,7 +100,9 @@ impl Worker<'_> {
         }
         if let Some(block) = self.held {
             self.owners.set(block, 0, 1);
-            if self.heap.usable_size(block) < bytes as usize {
+            // SAFETY: this thread just allocated the block.
+            let usable = unsafe { self.heap.usable_size(block) };
+            if usable < bytes as usize {
                 count(self.owners.failures);
             }
         }

@@ -141,7 +141,9 @@ kernel! {
                 failed += 1;
                 continue;
             };
-            wrong += u64::from(!is_of(&heap, first, size, align));
+            // SAFETY: this thread allocated the block.
+            let fits = unsafe { is_of(&heap, first, size, align) };
+            wrong += u64::from(!fits);
             (0..size).for_each(|at| scribble(first.as_ptr() as u64 + at, i as u8));
             let new_size = u64::from((i + turn * 53) % 900 + 1);
             // SAFETY: this thread allocated the block, with this layout.
@@ -153,7 +155,9 @@ kernel! {
                 continue;
             };
             let kept = (0..size.min(new_size)).all(|at| look(next.as_ptr() as u64 + at) == i as u8);
-            wrong += u64::from(!kept || !is_of(&heap, next, new_size, align));
+            // SAFETY: this thread allocated the block.
+            let fits = unsafe { is_of(&heap, next, new_size, align) };
+            wrong += u64::from(!kept || !fits);
             (0..new_size).for_each(|at| scribble(next.as_ptr() as u64 + at, turn as u8));
             // SAFETY: this thread allocated the block.
             unsafe { heap.free(next) };
@@ -163,8 +167,14 @@ kernel! {
     }
 }
 
-fn is_of(heap: &Heap, user: NonNull<u8>, size: u64, align: u64) -> bool {
-    heap.usable_size(user) as u64 == size && (user.as_ptr() as u64).is_multiple_of(align)
+/// Whether a live block of the calling thread has this size and alignment.
+///
+/// # Safety
+/// The calling thread has allocated the block and not freed it.
+unsafe fn is_of(heap: &Heap, user: NonNull<u8>, size: u64, align: u64) -> bool {
+    // SAFETY: the caller's block.
+    let usable = unsafe { heap.usable_size(user) };
+    usable as u64 == size && (user.as_ptr() as u64).is_multiple_of(align)
 }
 
 /// The lines of the allocations in `everyway`, in order; the first is 11 lines below.

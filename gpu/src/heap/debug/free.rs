@@ -84,9 +84,12 @@ impl Heap {
     }
 
     /// The bytes that were asked for; 0 if no live block's start there.
+    ///
+    /// # Safety
+    /// As for [`Heap::usable_size`]: reads the record, which for another address may be a user's bytes.
     #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {
+    pub(in crate::heap) unsafe fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {
         let address = user.as_ptr() as u64;
         let Ok(whole) = self.whole_around(address) else { return 0 };
         let block = Recorded { whole, salt: self.extra().salt };

@@ -212,3 +212,6 @@ impl fmt::Debug for Device {
         write!(f, "Device({self})")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,8 @@ use crate::driver::{Device, GrowableBuffer, LaunchConfig, Module, Stream};
 use crate::error::{Dangling, Error};
 use crate::host_pools::{DeviceAllocator, DriverPool};
 use std::alloc::Layout;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use warpheap_device::kernel;
@@ -121,6 +121,66 @@ fn a_module_is_not_launched_after_a_write_of_its_variables_that_failed() {
     module.write_variables(names, || device.info().map(drop)).unwrap();
     launch_of(&module, &stream, bytes).unwrap();
     stream.synchronize().unwrap();
+}
+
+/// How long a launch that nothing blocks may take to reach the driver, and how long [`lasts`] runs.
+const AMPLE: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_module_is_not_launched_while_its_variables_are_written() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let stream = device.stream().unwrap();
+    let memory = device.zeroed_memory(256, 256).unwrap();
+    let bytes = memory.slice_at(0, 256).unwrap();
+    let module = device.native_module().unwrap();
+    let mut launching = None;
+    let write = || {
+        let (module, stream) = (module.clone(), stream.clone());
+        launching = Some(thread::spawn(move || launch_of(&module, &stream, bytes).unwrap()));
+        thread::sleep(AMPLE);
+        assert_eq!(faults.calls_of(Call::Launch), 0, "a launch during the write");
+        Ok(())
+    };
+    module.write_variables(None, write).unwrap();
+    launching.unwrap().join().unwrap();
+    assert_eq!(faults.calls_of(Call::Launch), 1);
+    stream.synchronize().unwrap();
+}
+
+/// Set at the end of [`lasts`].
+static HAS_ENDED: OnceLock<()> = OnceLock::new();
+
+kernel! {
+    unsafe fn lasts() {
+        thread::sleep(AMPLE);
+        HAS_ENDED.set(()).unwrap();
+    }
+}
+
+/// The write begins after the check of a launch and before its submission.
+#[test]
+fn the_variables_of_a_module_are_written_behind_its_kernels() {
+    let (device, faults) = faulty_device(64 * MIB);
+    let (stream, module) = (device.stream().unwrap(), device.native_module().unwrap());
+    let ((begin, begun), theirs) = (channel(), module.clone());
+    let writing = thread::spawn(move || {
+        begun.recv().unwrap();
+        let write = || {
+            assert!(HAS_ENDED.get().is_some(), "the kernel still runs");
+            Ok(())
+        };
+        theirs.write_variables(None, write).unwrap();
+    });
+    let (before, calls, of) = (faults.calls_of(Call::Synchronize), faults.clone(), device.clone());
+    faults.before(Call::Launch, move || {
+        begin.send(()).unwrap();
+        // Its first wait for the device, without the kernel.
+        assert!(comes(&of, &calls, Call::Synchronize, before));
+        thread::sleep(AMPLE / 4);
+    });
+    // SAFETY: P1 to P6: a native kernel that accesses no memory of a device.
+    unsafe { stream.launch(&module, lasts, &ONE_THREAD, ()) }.unwrap();
+    writing.join().unwrap();
 }
 
 #[test]

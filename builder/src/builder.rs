@@ -208,6 +208,10 @@ impl Builder {
             }
         };
         let library = package.library.clone().ok_or(Error::NoLibrary(folder))?;
-        Ok(Job { compiler, package, library, target_dir, output_dir })
+        let debug = match &self.kernels {
+            Kernels::Crate(_) => DeviceCrate::debug_of_build_script(),
+            Kernels::Module(..) => None,
+        };
+        Ok(Job { compiler, package, library, target_dir, output_dir, debug })
     }
 }

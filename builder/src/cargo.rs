@@ -128,6 +128,8 @@ impl Options {
         let mut args: Vec<OsString> =
             ["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]
                 .into_iter()
+                // Diagnostics as text, and on stdout one line for each compiled crate.
+                .chain(["--message-format=json-render-diagnostics"])
                 .chain(["-Zbuild-std=core,alloc", "--manifest-path"])
                 .map(OsString::from)
                 .collect();
@@ -170,6 +172,20 @@ fn joined(flag: &str, path: &Path) -> OsString {
     argument
 }
 
+/// The features of `krate` in `messages`, the output of a build. `None` if the build has no such
+/// crate.
+pub(crate) fn features(messages: &str, krate: &str) -> Option<Vec<String>> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_library = |message: &Value| {
+        let target = &message["target"];
+        target["name"] == krate
+            && target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"lib".into()))
+    };
+    let artifact = messages.into_iter().find(is_library)?;
+    let features = artifact["features"].as_array()?.iter();
+    Some(features.filter_map(|feature| feature.as_str().map(String::from)).collect())
+}
+
 /// Result and output of a program.
 pub(crate) struct Output {
     pub succeeded: bool,
@@ -208,6 +224,19 @@ mod tests {
         ] {
             assert!(is_stripped(OsStr::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn features_are_those_of_the_library_not_of_its_build_script() {
+        let messages = r#"
+{"reason":"build-script-executed","package_id":"path+file:///gpu#warpheap-device@0.1.0"}
+{"reason":"compiler-artifact","target":{"kind":["custom-build"],"name":"warpheap_device"},"features":["b"]}
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"warpheap_device"},"features":["debug","a"]}
+no message
+{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"core"},"features":[]}"#;
+        assert_eq!(features(messages, "warpheap_device").unwrap(), ["debug", "a"]);
+        assert!(features(messages, "core").unwrap().is_empty());
+        assert_eq!(features(messages, "alloc"), None);
     }
 
     #[test]

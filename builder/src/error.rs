@@ -69,6 +69,21 @@ pub enum Error {
         /// Output of the compiler.
         output: String,
     },
+    /// The feature `debug` of `warpheap-device` is enabled on one side only. Handles of heaps then
+    /// differ in length.
+    #[error(
+        "the feature `debug` of warpheap-device is enabled in {}: {}",
+        if *kernels { format!("the kernel crate `{name}` and not in the program") }
+        else { format!("the program and not in the kernel crate `{name}`") },
+        if *kernels { "enable the feature `debug` of warpheap in the program's Cargo.toml, or disable it in the kernel crate" }
+        else { "enable it for warpheap-device in the kernel crate's Cargo.toml, or disable it in the program" }
+    )]
+    DebugMismatch {
+        /// Name of the kernel crate.
+        name: String,
+        /// Whether it is the kernel crate that has the feature.
+        kernels: bool,
+    },
     /// The compiler succeeded but produced no PTX.
     #[error("the compiler wrote no PTX to `{}`:\n{output}", path.display())]
     NoPtx {

@@ -5,6 +5,7 @@ use crate::build_script::in_build_script;
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
 use crate::error::{Error, io};
+use crate::module::check_debug;
 use crate::{check, registers, stamp};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -32,6 +33,8 @@ pub(crate) struct Job {
     pub target_dir: PathBuf,
     /// Output folder of the PTX.
     pub output_dir: PathBuf,
+    /// Whether the program has the feature `debug`, to compare with that of a kernel crate.
+    pub debug: Option<bool>,
 }
 
 impl Job {
@@ -41,7 +44,8 @@ impl Job {
         let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(arch);
-        let heading = stamp::heading(&self.compiler, &flags, &arguments);
+        let debug = self.debug.map_or_else(String::new, |debug| format!("debug: {debug}\n"));
+        let heading = debug + &stamp::heading(&self.compiler, &flags, &arguments);
         let stamp_file = ptx.with_extension("stamp");
         // Serialise concurrent builds of the same PTX, as by two profiles of the host crate.
         let _turn = lock(&self.target_dir.join("build.lock"))?;
@@ -87,7 +91,11 @@ impl Job {
         let Ok(text) = fs::read_to_string(ptx) else {
             return Err(Error::NoPtx { path: ptx.into(), output: output.stderr });
         };
-        check::check(ptx, &text).inspect_err(|_| drop(fs::remove_file(ptx)))
+        let compared = match self.debug {
+            Some(program) => check_debug(&self.package.name, program, &output.stdout),
+            None => Ok(()),
+        };
+        compared.and_then(|()| check::check(ptx, &text)).inspect_err(|_| drop(fs::remove_file(ptx)))
     }
 
     /// Cargo's list of the sources of the library, including those of its path dependencies.

@@ -5,7 +5,7 @@
 //! under the same name. Cargo tells a build script where the source of `warpheap-device` is,
 //! wherever cargo got it from.
 
-use crate::cargo::Package;
+use crate::cargo::{self, Package};
 use crate::error::{Error, io};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,6 +31,28 @@ impl DeviceCrate {
         let features = features.split(',').filter(|name| !name.is_empty()).map(String::from).collect();
         Ok(DeviceCrate { folder, features })
     }
+
+    /// Whether the program has the feature `debug`. `None` if cargo does not pass it to this build
+    /// script.
+    pub fn debug_of_build_script() -> Option<bool> {
+        DeviceCrate::of_build_script().ok().map(|device| has_debug(&device.features))
+    }
+}
+
+/// The library of `warpheap-device`.
+const LIBRARY: &str = "warpheap_device";
+
+/// Whether the feature is enabled that makes handles longer.
+fn has_debug(features: &[String]) -> bool {
+    features.iter().any(|feature| feature == "debug")
+}
+
+/// Compares the feature `debug` of the program with that of the kernel crate `name`. `messages` is
+/// the output of the kernel crate's build.
+pub(crate) fn check_debug(name: &str, program: bool, messages: &str) -> Result<(), Error> {
+    let Some(features) = cargo::features(messages, LIBRARY) else { return Ok(()) };
+    let kernels = has_debug(&features);
+    if kernels == program { Ok(()) } else { Err(Error::DebugMismatch { name: name.into(), kernels }) }
 }
 
 /// The file of the module at `path`, a file or a folder with `mod.rs`.
@@ -111,6 +133,23 @@ mod tests {
         for (file, module) in [("/a/host/kernels/mod.rs", "kernels"), ("/a/src/gpu.rs", "gpu")] {
             assert_eq!(name(Path::new(file)), module);
         }
+    }
+
+    #[test]
+    fn debug_is_enabled_in_kernels_and_program_or_in_neither() {
+        let messages = |features: &str| {
+            format!(
+                "{{\"target\":{{\"kind\":[\"lib\"],\"name\":\"warpheap_device\"}},\"features\":[{features}]}}"
+            )
+        };
+        let (with, without) = (messages("\"debug\""), messages("\"panic-handler\""));
+        check_debug("k", true, &with).unwrap();
+        check_debug("k", false, &without).unwrap();
+        check_debug("k", true, "").unwrap();
+        let message = |program, messages: &str| check_debug("k", program, messages).unwrap_err().to_string();
+        let (kernels, program) = (message(false, &with), message(true, &without));
+        assert!(kernels.contains("enabled in the kernel crate `k` and not in the program"), "{kernels}");
+        assert!(program.contains("enabled in the program and not in the kernel crate `k`"), "{program}");
     }
 
     #[test]

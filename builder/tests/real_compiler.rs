@@ -31,6 +31,11 @@ fn kernels(name: &str, source: &str) -> Option<Crate> {
     has_compiler().then(|| Crate::new(name, source))
 }
 
+/// The target folder for modules. All tests use it, so that core is compiled once.
+fn shared_target_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules")
+}
+
 struct Crate {
     root: tempfile::TempDir,
 }
@@ -57,10 +62,8 @@ impl Crate {
         fs::write(path, text).unwrap();
     }
 
-    /// All tests use the target folder for modules, so that core is compiled once.
     fn builder(&self) -> Builder {
-        Builder::new(self.root.path())
-            .target_dir(Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules"))
+        Builder::new(self.root.path()).target_dir(shared_target_dir())
     }
 
     fn error(&self) -> Error {
@@ -175,6 +178,62 @@ fn settings_of_an_outer_build_do_not_reach_the_kernels() {
 fn inner_build() {
     let ptx = Crate::new("inner-kernels", KERNEL).builder().build().unwrap();
     assert!(read(&ptx.path).contains("1111"));
+}
+
+/// The folder of the kernel crate that `inner_debug` builds.
+const FOLDER: &str = "WARPHEAP_TEST_KERNEL_FOLDER";
+
+/// Builds `kernels` as in a build script of a program whose `warpheap-device` has these features.
+/// Returns the outcome.
+fn built_for(kernels: &Crate, device: &Path, features: &str) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "inner_debug", "--ignored", "--nocapture"])
+        .env("DEP_WARPHEAP_DEVICE_SOURCE", device)
+        .env("DEP_WARPHEAP_DEVICE_FEATURES", features)
+        .env(FOLDER, kernels.root.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn debug_in_the_kernel_crate_or_the_program_alone_is_an_error() {
+    let Some(kernels) = kernels("debug-kernels", KERNEL) else { return };
+    let device = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpu");
+    let manifest = read(kernels.root.path().join("Cargo.toml"));
+    // The versions that cargo has fetched for the workspace.
+    kernels.write("Cargo.lock", &read(device.join("../Cargo.lock")));
+    let depend = |features: &[&str]| {
+        let dependency = "[dependencies.warpheap-device]\ndefault-features = false\n";
+        kernels.write(
+            "Cargo.toml",
+            &format!("{manifest}{dependency}path = {device:?}\nfeatures = {features:?}\n"),
+        );
+    };
+    let check = |program, outcome: &str| {
+        let text = built_for(&kernels, &device, program);
+        assert!(text.contains(outcome), "{program:?}, {outcome:?}: {text}");
+    };
+    depend(&["debug"]);
+    check("debug", "built");
+    for _ in 0..2 {
+        check("panic-handler", "in the kernel crate `debug-kernels` and not in the program");
+    }
+    check("bytemuck,debug", "built");
+    depend(&[]);
+    check("debug", "in the program and not in the kernel crate `debug-kernels`");
+    check("", "built");
+}
+
+#[test]
+#[ignore = "run by `debug_in_the_kernel_crate_or_the_program_alone_is_an_error`, as in a build script"]
+fn inner_debug() {
+    let kernels = Builder::new(std::env::var_os(FOLDER).unwrap());
+    match kernels.target_dir(shared_target_dir()).build() {
+        Ok(ptx) => println!("built {}", ptx.path.display()),
+        Err(error) => println!("{error}"),
+    }
 }
 
 #[test]

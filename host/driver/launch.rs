@@ -43,7 +43,9 @@ impl Stream {
     /// - **P4, pools.** Each pool that the kernel receives, as an argument or as the global heap of
     ///   its module, is the one that its handle was made by, and its last reset succeeded: a launch
     ///   checks only the addresses of its memory. A block that the kernel uses or frees was
-    ///   allocated since its pool was built or last reset, and was not freed since.
+    ///   allocated since its pool was built or last reset, and was not freed since. Concurrent
+    ///   kernels that receive the same [`Bump`](crate::device_pools::Bump) have at most 10,240
+    ///   resident warps in total ([`BumpBuilder::build`](crate::device_pools::BumpBuilder::build)).
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
     ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
     ///   what it owns. On the CPU, so does every thread of a grid that fails. On the CPU a kernel

@@ -19,12 +19,14 @@ use warpheap_device::kernel::DevicePtr;
 /// another stream, than it was allocated on.
 ///
 /// # Safety
-/// The implementation promises two things.
+/// The implementation promises three things.
 ///
 /// - A1: `allocate` returns memory of the device with the size and alignment of the layout.
 /// - A2: the memory is exclusive to the caller until it is freed. Nothing else uses any of it
 ///   before `allocate` returns, nor, on any stream, before the work that was submitted to the
 ///   stream of the free by then.
+/// - A3: `device` always returns the same device. Moving the allocator, or using it through `&A` or
+///   `Arc<A>`, leaves its blocks valid.
 pub unsafe trait DeviceAllocator: Send + Sync {
     /// The device that the memory belongs to.
     fn device(&self) -> &Device;
@@ -61,7 +63,7 @@ pub unsafe trait DeviceAllocator: Send + Sync {
 
 macro_rules! forward {
     ($($pointer:ty),+) => {$(
-        // SAFETY: A1 and A2 hold for the allocator that it points to.
+        // SAFETY: A1 to A3 hold for the allocator that it points to.
         unsafe impl<A: DeviceAllocator + ?Sized> DeviceAllocator for $pointer {
             fn device(&self) -> &Device {
                 (**self).device()

@@ -35,7 +35,7 @@ impl SyncDriverAllocator {
 }
 
 // SAFETY: each block is a separate driver allocation (A1, I1), and a free waits for the device
-// (A2).
+// (A2). The device is set once (A3).
 unsafe impl DeviceAllocator for SyncDriverAllocator {
     fn device(&self) -> &Device {
         &self.device

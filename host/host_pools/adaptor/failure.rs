@@ -81,7 +81,7 @@ impl<A: DeviceAllocator> FailureInjected<A> {
     }
 }
 
-// SAFETY: A1 and A2 hold for the upstream; a free that fails here is not forwarded.
+// SAFETY: A1 to A3 hold for the upstream; a free that fails here is not forwarded.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
     fn device(&self) -> &Device {
         self.upstream.device()

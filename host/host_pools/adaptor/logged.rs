@@ -182,7 +182,7 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
     }
 }
 
-// SAFETY: A1 and A2 hold for the upstream.
+// SAFETY: A1 to A3 hold for the upstream.
 unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W> {
     fn device(&self) -> &Device {
         self.upstream.device()

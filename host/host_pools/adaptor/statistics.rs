@@ -105,7 +105,7 @@ impl<A: DeviceAllocator> Statistics<A> {
     }
 }
 
-// SAFETY: A1 and A2 hold for the upstream.
+// SAFETY: A1 to A3 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
     fn device(&self) -> &Device {
         self.upstream.device()

@@ -28,7 +28,7 @@ impl<A: DeviceAllocator> Traced<A> {
     }
 }
 
-// SAFETY: A1 and A2 hold for the upstream.
+// SAFETY: A1 to A3 hold for the upstream.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
     fn device(&self) -> &Device {
         self.upstream.device()

@@ -214,7 +214,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
     }
 }
 
-// SAFETY: A1 and A2 hold for the caching pool; its blocks do not overlap (I1). `allocate` accepts
+// SAFETY: A1 to A3 hold for the caching pool; its blocks do not overlap (I1). `allocate` accepts
 // only layouts that fit the size and alignment of a block (A1).
 unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
     fn device(&self) -> &Device {

@@ -172,7 +172,8 @@ impl<A: DeviceAllocator> BumpPool<A> {
 }
 
 // SAFETY: the cursor allocates addresses above all other blocks (A1, A2 by I2), after all work
-// that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream.
+// that used them (A2 by I3). For overflow blocks, A1 and A2 hold for the upstream. A3 holds for the
+// upstream; the region is device memory, which does not move with the pool.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
     fn device(&self) -> &Device {
         self.upstream.device()

@@ -22,7 +22,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
 }
 
 // SAFETY: live blocks do not overlap (A1, A2 by I1). A block is allocated after all work that may
-// use it (A2 by I2).
+// use it (A2 by I2). A3 holds for the upstream; segments are device memory, which does not move
+// with the pool.
 unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     fn device(&self) -> &Device {
         self.upstream.device()

@@ -152,7 +152,8 @@ impl DriverPool {
     }
 }
 
-// SAFETY: each block is a driver allocation (A1), which the driver orders by streams (A2).
+// SAFETY: each block is a driver allocation (A1), which the driver orders by streams (A2). The
+// device is set once (A3).
 unsafe impl DeviceAllocator for DriverPool {
     fn device(&self) -> &Device {
         &self.device

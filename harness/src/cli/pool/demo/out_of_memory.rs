@@ -59,7 +59,7 @@ impl Late {
     }
 }
 
-// SAFETY: A1 and A2 hold for the upstream.
+// SAFETY: A1 to A3 hold for the upstream.
 unsafe impl DeviceAllocator for Late {
     fn device(&self) -> &Device {
         self.upstream.device()

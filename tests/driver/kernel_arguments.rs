@@ -4,7 +4,7 @@
 mod kernels;
 
 use crate::support::devices;
-use kernels::{Particle, Settings, composites, numbers};
+use kernels::{Particle, Settings, Wide, composites, numbers, wide};
 use warpheap::error::Dangling;
 use warpheap::{Device, Error, LaunchConfig, Module};
 use warpheap_device::kernel::{DevicePtr, DeviceSlice, Kernel, KernelArgs, Param};
@@ -70,6 +70,18 @@ fn sixteen_arguments_of_every_plain_type_arrive() {
 }
 
 #[test]
+fn numbers_of_128_bits_arrive() {
+    let (high, low) = (0x0123_4567_89ab_cdef_u64, 0xfedc_ba98_7654_3210_u64);
+    let number = u128::from(high) << 64 | u128::from(low);
+    let args = |out| (7, number, -3, 9, Wide { sum: number + 1, terms: -5 }, [i128::MIN, 1 << 64], out);
+    let expected = [low, high, -3_i64 as u64, u64::MAX, low + 1, high, 0, 1 << 63, 0, 1, 7, 9, -5_i64 as u64];
+    for device in devices() {
+        let words = run(&device.load_module(PTX).unwrap(), wide, args);
+        assert_eq!(words[..expected.len()], expected, "{device}");
+    }
+}
+
+#[test]
 fn tuples_and_structs_arrive() {
     let first = Particle { position: [0.0; 3], charge: -7 };
     let settings = Settings { strict: true, limit: 99, letters: ['a', 'z'], first };
@@ -107,7 +119,7 @@ fn the_ptx_has_the_parameters_of_the_kernels() {
         Err(error @ warpheap_build::Error::NoCompiler(_)) => assert!(!required, "{error}"),
         Err(error) => panic!("{error}"),
     }
-    assert_eq!(entries(PTX).len(), 2);
+    assert_eq!(entries(PTX).len(), 3);
 }
 
 /// A tuple is passed as nested pairs in declaration order, independent of the compiler's layout of
@@ -118,6 +130,9 @@ fn the_layout_of_arguments_is_their_declaration() {
     let expected = [(16, 8), (12, 4), (16, 4), (40, 8), (24, 8)].map(|(size, align)| Param { size, align });
     assert_eq!(params, expected);
     assert_eq!(<numbers as Kernel>::Args::PARAMS.len(), 16);
+    let params = <wide as Kernel>::Args::PARAMS;
+    let expected = [(1, 1), (16, 16), (16, 16), (4, 4), (32, 16), (32, 16), (16, 8)];
+    assert_eq!(params, expected.map(|(size, align)| Param { size, align }));
 }
 
 /// A launch finds freed memory inside structs, tuples and arrays.

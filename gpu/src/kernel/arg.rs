@@ -71,9 +71,10 @@ macro_rules! plain {
         itself! { [] $ty }
     )+};
 }
-plain!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, f32, f64, bool, char);
+plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64, bool, char);
 
 const _: () = assert!(size_of::<usize>() == 8, "host and device share addresses and `usize` of 64 bits");
+const _: () = assert!(align_of::<u128>() == 16, "host and device align numbers of 128 bits to 16 bytes");
 
 // SAFETY: an array of the elements' representations, on both sides.
 unsafe impl<T: KernelArg, const N: usize> KernelArg for [T; N] {

@@ -11,6 +11,13 @@ device_data! {
         pub position: [f32; 3],
         pub charge: i32,
     }
+
+    /// Numbers of 128 bits.
+    #[derive(Debug, PartialEq)]
+    pub struct Wide {
+        pub sum: u128,
+        pub terms: i128,
+    }
 }
 
 kernel_arg! {
@@ -36,6 +43,19 @@ kernel! {
         let words = [
             a.into(), b as u64, c.into(), d as u64, e.into(), f as u64, g, h as u64, i as u64, j as u64,
             k.to_bits().into(), l.to_bits(), m.into(), n.into(), o[0].into(), o[2].into(),
+        ];
+        // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
+        (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });
+    }
+
+    /// Writes the halves of numbers of 128 bits: between others, in a struct and in an array.
+    ///
+    /// # Safety
+    /// As for `numbers`.
+    pub unsafe fn wide(a: u8, b: u128, c: i128, d: u32, e: Wide, f: [i128; 2], out: DeviceSlice<u64>) {
+        let words = [
+            b as u64, (b >> 64) as u64, c as u64, (c >> 64) as u64, e.sum as u64, (e.sum >> 64) as u64, f[0] as u64,
+            (f[0] >> 64) as u64, f[1] as u64, (f[1] >> 64) as u64, a.into(), d.into(), e.terms as u64,
         ];
         // SAFETY: `out` is live and the launch has one thread, so no other thread accesses it.
         (0..).zip(words).for_each(|(i, word)| _ = unsafe { out.set(i, word) });

@@ -69,11 +69,12 @@ impl Heap {
     /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
     /// such as that of a zero-size allocation.
     ///
-    /// Cost: a load of the slab's entry and one of its class. A debug heap reads the block's record.
+    /// Cost: a load of the slab's entry and one of its class. In a debug heap, a load of the block's
+    /// record, too.
     ///
     /// # Safety
-    /// `block` was allocated from this heap, or is an address outside it. It is not freed or resized
-    /// before the call returns.
+    /// `block` was allocated from this heap, or is an address outside it. It is not freed or
+    /// resized before the call returns.
     #[inline(always)]
     pub unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
         if self.is_debugged() {

@@ -83,10 +83,11 @@ impl Heap {
         self.log().record(kind, byte, record.site.into());
     }
 
-    /// The bytes that were asked for; 0 if no live block's start there.
+    /// The requested size of the live block at `user`; 0 if no live block starts there.
     ///
     /// # Safety
-    /// As for [`Heap::usable_size`]: reads the record, which for another address may be a user's bytes.
+    /// As for [`Heap::usable_size`]: it reads the block's record, and elsewhere these may be
+    /// another thread's bytes.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) unsafe fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {

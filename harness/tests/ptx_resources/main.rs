@@ -22,7 +22,9 @@ mod tables;
 use ptx::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
 use ptx::{SHIPPED_KERNELS, built, required};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::Instant;
 use tables::{ARCHS, FUNCTION_SPILLS, SHIPPED, TABLES, is_demo, is_over, lines, module_of, table_of};
 use warpheap::KernelImage;
@@ -81,26 +83,38 @@ fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     assert!(over.is_empty(), "more spills than listed: {over:?}; all:\n{}", tables.collect::<String>());
 }
 
-/// Checks the registers of one library's kernels, and records their spills.
+/// Checks the registers of one library's kernels, and records their spills. Assembles for all
+/// architectures in parallel.
 fn check_shipped(ptxas: &Path, images: &[KernelImage], spills: &mut BTreeMap<String, [u32; SHIPPED.len()]>) {
-    for (place, (image, arch)) in SHIPPED.into_iter().enumerate() {
-        let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
-        let kernels: Vec<_> = warpheap_build::entries(image.ptx).collect();
-        assert_eq!(image.ptx.matches(LIMIT).count(), kernels.len(), "every kernel has the limit");
-        let left_out =
-            |kernel: &str| is_demo(kernel) || arch != "sm_90" && table_of(kernel).0 == "GROUP_SPILLS";
-        let measured: Vec<_> = kernels.into_iter().filter(|kernel| !left_out(kernel)).collect();
-        let usages = assemble(ptxas, &image.ptx_of(&measured).unwrap(), arch);
-        assert_eq!(usages.len(), measured.len(), "ptxas reports every kernel on {arch}");
-        for usage in &usages {
-            println!("{} on {arch}: {usage:?}", image.arch);
-            assert!(usage.registers <= 32, "{arch}: {usage:?}");
-            spills.entry(usage.kernel.clone()).or_default()[place] = usage.spill_bytes;
-        }
-        if arch == "sm_90" && measured.contains(&"stress_heap") {
-            check_cuts(ptxas, image, arch, &usages);
+    let measured = thread::scope(|scope| {
+        let started =
+            SHIPPED.map(|(image, arch)| scope.spawn(move || check_registers(ptxas, images, image, arch)));
+        started.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    for (place, usages) in measured.into_iter().enumerate() {
+        for usage in usages {
+            spills.entry(usage.kernel).or_default()[place] = usage.spill_bytes;
         }
     }
+}
+
+/// Checks the registers of the kernels of one image on an architecture.
+fn check_registers(ptxas: &Path, images: &[KernelImage], image: &str, arch: &str) -> Vec<Usage> {
+    let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
+    let kernels: Vec<_> = warpheap_build::entries(image.ptx).collect();
+    assert_eq!(image.ptx.matches(LIMIT).count(), kernels.len(), "every kernel has the limit");
+    let left_out = |kernel: &str| is_demo(kernel) || arch != "sm_90" && table_of(kernel).0 == "GROUP_SPILLS";
+    let measured: Vec<_> = kernels.into_iter().filter(|kernel| !left_out(kernel)).collect();
+    let usages = assemble(ptxas, &image.ptx_of(&measured).unwrap(), arch);
+    assert_eq!(usages.len(), measured.len(), "ptxas reports every kernel on {arch}");
+    for usage in &usages {
+        println!("{} on {arch}: {usage:?}", image.arch);
+        assert!(usage.registers <= 32, "{arch}: {usage:?}");
+    }
+    if arch == "sm_90" && measured.contains(&"stress_heap") {
+        check_cuts(ptxas, image, arch, &usages);
+    }
+    usages
 }
 
 /// Kernels that a run loads separately compile to the same code as within the full module.

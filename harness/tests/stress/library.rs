@@ -3,6 +3,7 @@
 use crate::support::{config, parallel, run};
 use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
+use warpheap_device::heap::class::SizeClass;
 use warpheap_harness::OwnModule;
 use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressConfig, Workload, stress};
 
@@ -30,6 +31,23 @@ fn a_heap_replayed_under_many_schedules() {
         let config = heap_config().threads(256).limit(Limit::Rounds(3));
         let report = run(&Device::cpu_with(Mode::Replay { seed }), &config);
         assert!(report.allocations > 3000, "seed {seed}: {}", report.allocations);
+    }
+}
+
+/// Sizes on both sides of the end of every size class, the last of which is followed by
+/// allocations of entire slabs, and on both sides of multiples of the slab size.
+#[test]
+fn a_heap_at_every_boundary_of_its_sizes() {
+    // A heap of this size has slabs of 16 KiB, and classes up to 48 KiB.
+    let slab = 16 << 10;
+    let classes = (0..).map(|class| u64::from(SizeClass(class).bytes())).take_while(|end| *end <= 3 * slab);
+    let ends: Vec<u64> = classes.chain((3..7).map(|slabs| slabs * slab)).collect();
+    assert_eq!((ends[46], ends.len()), (3 * slab, 51));
+    let ranges = ends.iter().map(|end| *end..=end + 1).chain([60_000..=4 * slab + 1]);
+    for sizes in ranges {
+        let config = config(AllocatorKind::Heap).sizes(sizes.clone()).threads(64).streams(2);
+        let report = run(&parallel(), &config.limit(Limit::Rounds(2)));
+        assert!(report.exhaustions >= 2, "{sizes:?}: {}", report.exhaustions);
     }
 }
 

@@ -183,7 +183,7 @@ fn inner_build() {
 /// The folder of the kernel crate that `inner_debug` builds.
 const FOLDER: &str = "WARPHEAP_TEST_KERNEL_FOLDER";
 
-/// Builds `kernels` as in a build script of a program whose `warpheap-device` has these features.
+/// Builds `kernels` as a build script does, with these features of `warpheap-device`.
 /// Returns the outcome.
 fn built_for(kernels: &Crate, device: &Path, features: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())

@@ -3,8 +3,8 @@
 //! The checks: the blocks that are live in the metadata are exactly the blocks of the records, no
 //! invariant is broken, and the parts of the heap add up to its size. After all blocks are freed,
 //! one allocation of the entire memory succeeds. An exhausted heap allocates as many blocks as when
-//! it was new. If the size has no class, their number varies, because concurrent allocations of
-//! entire slabs leave gaps: then no gap may be large enough for another block.
+//! it was new. If each claim is of several slabs, the number varies, because concurrent claims
+//! leave gaps: then no gap may be large enough for another claim, and no block of a run is free.
 
 use crate::kernels::stress::{
     exchange_heap, exhaust_heap, free_all_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
@@ -23,7 +23,7 @@ use warpheap::device_pools::{self, Faults, HeapSnapshot, HeapStats};
 use warpheap::driver::{Device, Module};
 use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
-use warpheap_device::heap::layout::{HEAP_BYTES, HeapLayout};
+use warpheap_device::heap::layout::HEAP_BYTES;
 use warpheap_device::kernel::Arg;
 
 /// A new heap allocates at least this fraction of its memory as blocks of one size: a block is at
@@ -108,9 +108,16 @@ unsafe impl Subject for HeapSubject {
     }
 
     fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
-        let slabs = slabs_per_claim(&self.pool.layout(), plan.max_bytes);
-        if slabs > 1 {
-            return Ok(self.longest_gap()? < slabs + slabs / 8);
+        let layout = self.pool.layout();
+        if plan.max_bytes > layout.small_bytes {
+            return Ok(self.longest_gap()? < plan.max_bytes.div_ceil(layout.slab_bytes()));
+        }
+        let class = layout.class(SizeClass::of(plan.max_bytes));
+        if class.slabs > 1 {
+            // Next to a gap may be the rest of a partition, shorter than a run, and the unused end
+            // of a run, an eighth of it at most.
+            let longest = 2 * (class.slabs - 1) + class.slabs / 8;
+            return Ok(self.longest_gap()? <= longest && !self.has_free_blocks(class.bytes)?);
         }
         if let Some(at_first) = self.at_first {
             return Ok(granted == at_first);
@@ -137,14 +144,13 @@ impl HeapSubject {
         });
         Ok(longest.max(u64::from(layout.slabs) - after) as u32)
     }
-}
 
-/// The number of consecutive slabs that the heap claims for requests of this size.
-fn slabs_per_claim(layout: &HeapLayout, bytes: u32) -> u32 {
-    if bytes > layout.small_bytes {
-        return bytes.div_ceil(layout.slab_bytes());
+    /// Whether runs or cursors of the class with blocks of `bytes` have free blocks.
+    fn has_free_blocks(&self, bytes: u32) -> Result<bool> {
+        let stats = self.pool.stats()?;
+        let class = stats.classes.iter().find(|class| class.class_bytes == u64::from(bytes));
+        Ok(class.is_some_and(|class| class.free_blocks + class.cursor_blocks > 0))
     }
-    layout.class(SizeClass::of(bytes)).slabs
 }
 
 /// The base-2 logarithm of the largest power of two that divides all block sizes of the heap for

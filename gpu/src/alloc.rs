@@ -14,10 +14,11 @@
 //! }
 //! ```
 
-use crate::bump::Bump;
-use crate::freelist::FreeList;
-use crate::heap::Heap;
+use crate::bump::{self, Bump};
+use crate::freelist::{self, FreeList};
+use crate::heap::{self, Heap};
 use crate::kernel::DeviceHandle;
+use crate::scans;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
@@ -35,6 +36,11 @@ use core::ptr::NonNull;
 pub unsafe trait DeviceAlloc: DeviceHandle {
     /// Whether freed memory is allocated again.
     const RECLAIMS: bool;
+
+    /// The names of the points at which a stress test can delay a thread: those of the
+    /// [`Site`](crate::sync::Site)s of its operations, and others. Lists of the structures that it
+    /// consists of. Default: none.
+    const POINTS: &'static [&'static [&'static str]] = &[];
 
     /// Allocates memory for `layout`. Returns `None` if the allocator is out of memory. For a
     /// zero-size layout the address may be one that must not be dereferenced.
@@ -56,6 +62,7 @@ pub unsafe trait DeviceAlloc: DeviceHandle {
 // SAFETY: allocated memory is disjoint (I1 of the arena).
 unsafe impl DeviceAlloc for Bump {
     const RECLAIMS: bool = false;
+    const POINTS: &'static [&'static [&'static str]] = &[&bump::SITES, &bump::POINTS];
 
     #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -75,6 +82,7 @@ unsafe impl DeviceAlloc for Bump {
 // SAFETY: a block has one owner (I2 of the pool), and the layout fits by the check.
 unsafe impl DeviceAlloc for FreeList {
     const RECLAIMS: bool = true;
+    const POINTS: &'static [&'static [&'static str]] = &[&freelist::SITES, &freelist::POINTS, &scans::POINTS];
 
     #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -101,6 +109,7 @@ unsafe impl DeviceAlloc for FreeList {
 // SAFETY: a block has one owner (I1 to I3 of the heap).
 unsafe impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
+    const POINTS: &'static [&'static [&'static str]] = &[&heap::SITES, &heap::POINTS, &scans::POINTS];
 
     #[track_caller]
     #[inline(always)]

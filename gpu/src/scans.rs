@@ -42,6 +42,11 @@ pub(crate) struct Sites {
     pub begin: Site,
 }
 
+/// The end of a scan, before its result is stored.
+const END: Site = Site::new("scans/end");
+/// The points at which a stress test can delay a thread.
+pub const POINTS: [&str; 1] = ["scans/end"];
+
 impl Scans {
     #[cfg(not(target_arch = "nvptx64"))]
     /// Counters without any scan.
@@ -99,6 +104,7 @@ impl Scans {
                     lanes.order();
                     let found = scan();
                     if lanes.leads() {
+                        END.delay();
                         self.result.store_relaxed(2 * (begun + 1) + u64::from(found));
                     }
                     return Some(found);

@@ -54,7 +54,7 @@ impl Module {
     /// # Errors
     /// As for [`set_global_heap`](Self::set_global_heap).
     pub fn global_heap_faults(&self) -> Result<Faults> {
-        let Some(place) = self.variable(SYMBOL, BYTES)? else { return Ok(Faults::default()) };
+        let Some(place) = self.global_allocator(SYMBOL, BYTES)? else { return Ok(Faults::default()) };
         let mut words = [0_u64; FAULT_LOG_WORDS];
         self.device().synchronize()?;
         let from = place.address + GlobalHeap::FAULTS_OFFSET as u64;
@@ -66,7 +66,7 @@ impl Module {
     }
 
     fn write_handle(&self, bytes: &HandleBytes, names: Option<(u64, u64)>) -> Result<()> {
-        let place = self.variable(SYMBOL, BYTES)?;
+        let place = self.global_allocator(SYMBOL, BYTES)?;
         self.write_variables(names, || {
             let Some(place) = place else { return Ok(()) };
             let (to, from) = (place.address, bytes.as_ptr().cast());

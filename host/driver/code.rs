@@ -119,8 +119,8 @@ impl Code {
     }
 
     /// The address range of the variable `name`, which the program expects to have `bytes` bytes.
-    /// `None` on the CPU.
-    pub fn variable(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
+    /// `None` on the CPU. Fails with `missing` if the PTX does not have it.
+    pub fn variable(&self, name: &'static str, bytes: u64, missing: InvalidModule) -> Result<Option<Range>> {
         let check = |found| match found == bytes {
             true => Ok(()),
             false => {
@@ -129,7 +129,7 @@ impl Code {
             }
         };
         if let Some(ptx) = &self.ptx {
-            let found = ptx.globals.get(name).ok_or(InvalidModule::NoGlobalHeap { symbol: name })?;
+            let found = ptx.globals.get(name).ok_or(missing)?;
             check(found.size as u64)?;
         }
         // The driver's size is authoritative, whatever the parser found in the text.

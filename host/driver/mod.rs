@@ -16,6 +16,8 @@ mod buffer;
 mod code;
 mod cpu;
 mod cuda;
+#[cfg(feature = "delays")]
+mod delays;
 mod device;
 mod event;
 #[cfg(test)]
@@ -39,6 +41,8 @@ pub(crate) use backend::{
     EventBackend, PoolAttribute, PoolBackend, PoolOrigin, Range, StreamWatcher, Transfer,
 };
 pub use buffer::DeviceBuffer;
+#[cfg(feature = "delays")]
+pub use delays::Delays;
 pub use device::Device;
 pub use event::Event;
 pub use growable::GrowableBuffer;

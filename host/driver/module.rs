@@ -3,7 +3,7 @@
 use super::backend::{KernelAttributes, Range};
 use super::code::{Code, Named, Variables};
 use super::device::Device;
-use crate::error::Result;
+use crate::error::{InvalidModule, Result};
 use crate::lock::lock;
 use std::fmt;
 use std::sync::Arc;
@@ -143,10 +143,10 @@ impl Module {
         Ok(self.code.function::<K>()?.attributes)
     }
 
-    /// The address range of the variable `name`, which the program expects to have `bytes` bytes.
-    /// `None` on the CPU.
-    pub(crate) fn variable(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
-        self.code.variable(name, bytes)
+    /// The address range of the global allocator `name`, which the program expects to have `bytes`
+    /// bytes. `None` on the CPU.
+    pub(crate) fn global_allocator(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
+        self.code.variable(name, bytes, InvalidModule::NoGlobalHeap { symbol: name })
     }
 
     pub(super) fn code(&self) -> &Code {

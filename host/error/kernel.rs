@@ -81,7 +81,17 @@ pub enum InvalidModule {
         symbol: &'static str,
     },
 
-    /// Program and PTX disagree about the layout of the global allocator.
+    /// The kernels were built without delays.
+    #[error(
+        "the PTX has no `{symbol}`, so its threads cannot be delayed; build the kernels with the feature `delays` of \
+         warpheap-device"
+    )]
+    NoDelays {
+        /// The missing variable.
+        symbol: &'static str,
+    },
+
+    /// Program and PTX disagree about the layout of a variable: the global allocator, or delays.
     #[error(
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
          of warpheap-device, or only one of them with its feature `debug`: rebuild the PTX"

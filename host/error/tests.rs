@@ -18,31 +18,32 @@ fn position(error: &Error) -> usize {
         Error::InvalidModule(InvalidModule::UnknownKernel { .. }) => 8,
         Error::InvalidModule(InvalidModule::KernelSignature { .. }) => 9,
         Error::InvalidModule(InvalidModule::NoGlobalHeap { .. }) => 10,
-        Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. }) => 11,
-        Error::InvalidLaunch { .. } => 12,
-        Error::InvalidConfig(InvalidConfig::Pool { .. }) => 13,
-        Error::InvalidRequest(InvalidRequest::Layout { .. }) => 14,
-        Error::InvalidRequest(InvalidRequest::HeapLayout { .. }) => 15,
-        Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }) => 16,
-        Error::InvalidRequest(InvalidRequest::Alignment { .. }) => 17,
-        Error::InvalidRequest(InvalidRequest::EventOrder) => 18,
-        Error::InvalidFree(InvalidFree::Block { .. }) => 19,
-        Error::InvalidFree(InvalidFree::Heap { .. }) => 20,
-        Error::InUse { .. } => 21,
-        Error::OutOfMemory(OutOfMemory::Device { .. }) => 22,
-        Error::OutOfMemory(OutOfMemory::Pool { .. }) => 23,
-        Error::OutOfMemory(OutOfMemory::Reservation { .. }) => 24,
-        Error::OutOfMemory(OutOfMemory::AddressSpace { .. }) => 25,
-        Error::OutOfBounds { .. } => 26,
-        Error::Dangling(Dangling::Argument { .. }) => 27,
-        Error::Dangling(Dangling::GlobalHeap { .. }) => 28,
-        Error::Dangling(Dangling::UnknownGlobalHeap { .. }) => 29,
-        Error::WrongDevice { .. } => 30,
-        Error::FailureInjected { .. } => 31,
-        Error::AllocLog { .. } => 32,
-        Error::NotReset { .. } => 33,
-        Error::InvalidConfig(InvalidConfig::GrowableBuffer { .. }) => 34,
-        Error::InvalidRequest(InvalidRequest::Misaligned { .. }) => 35,
+        Error::InvalidModule(InvalidModule::NoDelays { .. }) => 11,
+        Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. }) => 12,
+        Error::InvalidLaunch { .. } => 13,
+        Error::InvalidConfig(InvalidConfig::Pool { .. }) => 14,
+        Error::InvalidRequest(InvalidRequest::Layout { .. }) => 15,
+        Error::InvalidRequest(InvalidRequest::HeapLayout { .. }) => 16,
+        Error::InvalidRequest(InvalidRequest::SizeOverflow { .. }) => 17,
+        Error::InvalidRequest(InvalidRequest::Alignment { .. }) => 18,
+        Error::InvalidRequest(InvalidRequest::EventOrder) => 19,
+        Error::InvalidFree(InvalidFree::Block { .. }) => 20,
+        Error::InvalidFree(InvalidFree::Heap { .. }) => 21,
+        Error::InUse { .. } => 22,
+        Error::OutOfMemory(OutOfMemory::Device { .. }) => 23,
+        Error::OutOfMemory(OutOfMemory::Pool { .. }) => 24,
+        Error::OutOfMemory(OutOfMemory::Reservation { .. }) => 25,
+        Error::OutOfMemory(OutOfMemory::AddressSpace { .. }) => 26,
+        Error::OutOfBounds { .. } => 27,
+        Error::Dangling(Dangling::Argument { .. }) => 28,
+        Error::Dangling(Dangling::GlobalHeap { .. }) => 29,
+        Error::Dangling(Dangling::UnknownGlobalHeap { .. }) => 30,
+        Error::WrongDevice { .. } => 31,
+        Error::FailureInjected { .. } => 32,
+        Error::AllocLog { .. } => 33,
+        Error::NotReset { .. } => 34,
+        Error::InvalidConfig(InvalidConfig::GrowableBuffer { .. }) => 35,
+        Error::InvalidRequest(InvalidRequest::Misaligned { .. }) => 36,
     }
 }
 
@@ -75,6 +76,7 @@ fn kernel() -> Vec<Error> {
         InvalidModule::UnknownKernel { kernel, known: "`sub`".into() }.into(),
         InvalidModule::KernelSignature { kernel, program: "(u32)".into(), ptx: "(u64)".into() }.into(),
         InvalidModule::NoGlobalHeap { symbol }.into(),
+        InvalidModule::NoDelays { symbol }.into(),
         InvalidModule::GlobalHeapLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
         Error::InvalidLaunch { kernel, requested, limit, advice },
     ]
@@ -133,7 +135,7 @@ fn rest() -> Vec<Error> {
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (36, 36));
+    assert_eq!((all().len(), texts.len()), (37, 37));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

@@ -1,6 +1,6 @@
 //! Allocation: one subtraction per warp, and the slow path if that was not enough.
 
-use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS};
+use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS, SUBTRACT};
 use super::lease::{Lease, NO_START, Outcome, Piece, RESET_BELOW};
 use crate::lanes::{Group, Lanes, Sum};
 use crate::spill::with_spilled;
@@ -112,8 +112,13 @@ impl Bump {
 
     #[inline(always)]
     fn subtract_on_leader<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, shard: u32, total: u32) -> u64 {
-        // Relaxed: like the root's counter, the word publishes nothing but itself.
-        if lanes.leads() { self.shard(shard).lease.sub_relaxed(total.into()) } else { 0 }
+        if lanes.leads() {
+            SUBTRACT.delay();
+            // Relaxed: like the root's counter, the word publishes nothing but itself.
+            self.shard(shard).lease.sub_relaxed(total.into())
+        } else {
+            0
+        }
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 //! The search of all remaining memory, used if the shard's own lease was not enough.
 
-use super::handle::{Bump, POLL_NANOS, SEE_LENT, SEE_TAIL};
+use super::handle::{Bump, CARVE, LOWER_CEILING, POLL_NANOS, SEE_LENT, SEE_TAIL};
 use super::lease::{Lease, NO_START, Piece};
 use super::state::Shard;
 use crate::lanes::{Group, Sum};
@@ -76,6 +76,7 @@ impl Bump {
             return Piece::UNSETTLED;
         }
         if group.leads() {
+            LOWER_CEILING.delay();
             self.root().ceiling.min_relaxed(min);
         }
         Piece::NOTHING
@@ -150,6 +151,7 @@ fn carve(word: &AtomicU64, seen: Lease, wanted: u64, min: u64) -> Piece {
     }
     let len = if piece.len >= wanted { wanted } else { min };
     let rest = Lease::of(piece.after(len));
+    CARVE.delay();
     if word.cas_relaxed(seen.0, rest.0).is_ok() {
         Piece { start: piece.start, len }
     } else {

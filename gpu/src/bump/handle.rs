@@ -23,6 +23,31 @@ pub(super) const SEE_LENT: Site = Site::new("bump/see-lent");
 /// Every named ordering of this structure, for model checkers.
 pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 
+/// The subtraction from a lease.
+pub(super) const SUBTRACT: Site = Site::new("bump/subtract");
+/// The replacement of a shard's tail, after the look at it.
+pub(super) const KEEP_TAIL: Site = Site::new("bump/keep-tail");
+/// The store of a shard's next lease, after it was taken from the root.
+pub(super) const STORE_LEASE: Site = Site::new("bump/store-lease");
+/// The subtraction from the root, after the look at it.
+pub(super) const TAKE_ROOT: Site = Site::new("bump/take-root");
+/// The crosser's store of the root's counter.
+pub(super) const SETTLE_ROOT: Site = Site::new("bump/settle-root");
+/// The allocation from another shard's lease or tail, after the look at it.
+pub(super) const CARVE: Site = Site::new("bump/carve");
+/// The lowering of the ceiling, after a search that found nothing.
+pub(super) const LOWER_CEILING: Site = Site::new("bump/lower-ceiling");
+/// The other points at which a stress test can delay a thread.
+pub const POINTS: [&str; 7] = [
+    "bump/subtract",
+    "bump/keep-tail",
+    "bump/store-lease",
+    "bump/take-root",
+    "bump/settle-root",
+    "bump/carve",
+    "bump/lower-ceiling",
+];
+
 /// The maximum size of a pool in granules: 512 GiB at 16 bytes each.
 pub const MAX_GRANULES: u64 = MAX_END;
 

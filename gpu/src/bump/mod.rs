@@ -46,6 +46,6 @@ mod refill;
 mod root;
 mod state;
 
-pub use handle::{Bump, MAX_GRANULES, SITES};
+pub use handle::{Bump, MAX_GRANULES, POINTS, SITES};
 pub use lease::RESIDENT_WARPS;
 pub use state::{Root, Shard, first_lease};

@@ -1,6 +1,6 @@
 //! Refill by the crosser: stores the next lease of a shard, or retires the shard.
 
-use super::handle::{Bump, LEND};
+use super::handle::{Bump, KEEP_TAIL, LEND, STORE_LEASE};
 use super::lease::{Lease, MAX_LEASE, Piece};
 use super::state::decode;
 
@@ -21,6 +21,7 @@ impl Bump {
         }
         let tail = &self.shard(r).tail;
         let held = Lease(tail.load_relaxed());
+        KEEP_TAIL.delay();
         // Relaxed: LEND releases it. If the compare-and-swap fails, another thread took from the
         // tail just now; then the remainder is wasted, whichever of the two is longer.
         if length(held) < lost && tail.cas_relaxed(held.0, left.0).is_ok() {
@@ -44,6 +45,7 @@ impl Bump {
             Piece::UNSETTLED => Lease::NONE,
             lease => Lease::of(lease),
         };
+        STORE_LEASE.delay();
         // Relaxed: LEND is before it. A swap, as in the root.
         self.shard(r).lease.swap_relaxed(next.0);
     }

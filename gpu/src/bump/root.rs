@@ -1,7 +1,7 @@
 //! The root's counter: threads allocate by subtraction, and the one thread that crosses zero
 //! settles the counter (I2, I3).
 
-use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS};
+use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS, SETTLE_ROOT, TAKE_ROOT};
 use super::lease::Piece;
 use super::state::{decode, encode};
 use crate::thread;
@@ -24,6 +24,7 @@ impl Bump {
                     continue;
                 }
             }
+            TAKE_ROOT.delay();
             // `None`: below zero; the crosser's store discards this subtraction (I2).
             let Some(remaining) = decode(counter.sub_relaxed(wanted)) else { continue };
             let start = self.granules - remaining;
@@ -32,6 +33,7 @@ impl Bump {
             }
             // This thread has crossed zero, so it owns the remainder (I2).
             let len = if remaining >= min { remaining.min(short) } else { 0 };
+            SETTLE_ROOT.delay();
             // A swap, not a store: it continues the release sequences of earlier subtractions, so a
             // thread that reads this value synchronises with their LEND fences too.
             counter.swap_relaxed(encode(remaining - len));

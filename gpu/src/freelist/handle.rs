@@ -21,6 +21,15 @@ pub(super) const BEGIN_SCAN: Site = Site::new("freelist/begin-scan");
 /// Every named ordering of this structure, for model checkers.
 pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/arrive", "freelist/begin-scan"];
 
+/// The reservation of blocks, after the look at the count.
+pub(super) const RESERVE: Site = Site::new("freelist/reserve");
+/// The cancellation of what a warp owes, after the look at the count.
+pub(super) const CANCEL: Site = Site::new("freelist/cancel");
+/// The credit of released blocks, between their bits and the count.
+pub(super) const CREDIT: Site = Site::new("freelist/credit");
+/// The other points at which a stress test can delay a thread.
+pub const POINTS: [&str; 3] = ["freelist/reserve", "freelist/cancel", "freelist/credit"];
+
 /// A pool of blocks of one size, in the form that kernels use.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -62,5 +62,5 @@ mod reserve;
 mod scan;
 
 pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
-pub use handle::{FreeList, SITES};
+pub use handle::{FreeList, POINTS, SITES};
 pub use region::Region;

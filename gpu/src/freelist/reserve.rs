@@ -1,6 +1,6 @@
 //! Reservation: a warp's right to some clear bits of a region (I1).
 
-use super::handle::FreeList;
+use super::handle::{CANCEL, CREDIT, FreeList, RESERVE};
 use super::region::Word;
 use crate::lanes::Lanes;
 
@@ -59,6 +59,7 @@ impl FreeList {
             return Reservation::NONE;
         }
         let wanted = wanted.min(there as u32);
+        RESERVE.delay();
         let old = Word(word.add_relaxed(Word::step(wanted)));
         if old.free() >= wanted as i32 {
             return Reservation { count: wanted, owed: 0, cursor: old.cursor() };
@@ -88,6 +89,7 @@ impl FreeList {
             if unfilled == 0 {
                 return 0;
             }
+            CANCEL.delay();
             match word.cas_relaxed(seen.0, seen.0 + u64::from(unfilled)) {
                 Ok(_) => return unfilled,
                 Err(now) => seen = Word(now),
@@ -103,6 +105,7 @@ impl FreeList {
     /// misses it looks again.
     #[inline(always)]
     pub(super) fn credit(&self, r: u32, n: u32) {
+        CREDIT.delay();
         self.region(r).word.add_relaxed(n.into());
     }
 }

@@ -8,6 +8,7 @@
 //! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
 //! numbered from the last run backwards, so that the word needs no total.
 
+use super::STORE_SPAN;
 use super::class_info::{ClassInfo, divided};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
@@ -150,6 +151,7 @@ impl Cursor {
     /// Stores the next span, for who owes it, behind a release of what it rests on.
     #[inline(always)]
     pub(super) fn install(&self, next: Span) {
+        STORE_SPAN.delay();
         if NATIVE_LAYOUT {
             self.span.store_relaxed(next.0);
         } else {

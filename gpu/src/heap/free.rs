@@ -5,7 +5,7 @@ use super::class_info::{full_word, words};
 use super::count::Count;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
-use super::{FREE, Heap};
+use super::{ADD_COUNT, FREE, Heap, SET_BITS};
 use crate::fault::FaultKind;
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
@@ -161,10 +161,13 @@ impl Heap {
     fn release_bits(&self, place: Place, bits: u32) {
         let Place { run, class, blocks, block } = place;
         let (word, count) = (self.bits(self.word_of(run, block)), self.count(run));
+        SET_BITS.delay();
         if bits == u32::MAX {
             // What this makes of the word is known without a look at it: both at once. Relaxed: the fence is before them,
             // and who takes the run whole acquires every change of its count (I4).
-            let (old, before) = (word.or_relaxed(bits), Count(count.add_relaxed(Count::of_whole(1).0)));
+            let old = word.or_relaxed(bits);
+            ADD_COUNT.delay();
+            let before = Count(count.add_relaxed(Count::of_whole(1).0));
             // Set where its argument is zero. All of it in one comparison: `ptxas` puts one of `old` alone before the
             // addition, which then begins a round trip later.
             let is_zero = |n: u32| n.wrapping_sub(1) & 1 << 31;
@@ -176,6 +179,7 @@ impl Heap {
         }
         // Relaxed: the fence is before it.
         let old = word.or_relaxed(bits);
+        ADD_COUNT.delay();
         let full = full_word(blocks, block / WORD_BITS);
         let change = Count::change(old, old | bits, full);
         if change.whole() > 0 && bits != full {

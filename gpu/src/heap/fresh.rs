@@ -6,9 +6,9 @@
 //!
 //! One relaxed addition takes slabs. It hands nothing on: what lies there has had no owner.
 
-use super::Heap;
 use super::class_info::ClassInfo;
 use super::sets::Run;
+use super::{Heap, TAKE_FRESH};
 use crate::sync::AtomicU32;
 
 /// Words from one shard's to the next, which avoids false sharing of a cache sector.
@@ -27,6 +27,7 @@ impl Heap {
     /// Takes slabs of a shard's partition, without a look first: for a class' first span there, which happens once.
     #[inline(always)]
     pub(super) fn claim_fresh(&self, shard: u32, slabs: u32) -> Run {
+        TAKE_FRESH.delay();
         let first = self.fresh(shard).add_relaxed(slabs);
         if first + slabs <= self.layout.partition_start(shard + 1) {
             return Run { first, len: slabs };

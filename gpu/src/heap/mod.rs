@@ -165,6 +165,37 @@ pub const SITES: [&str; 12] = [
     "heap/seek",
 ];
 
+/// The store of a span in a cursor, after the fence.
+const STORE_SPAN: Site = Site::new("heap/store-span");
+/// The store of a slab's entry.
+const STORE_ENTRY: Site = Site::new("heap/store-entry");
+/// The claim of fresh slabs.
+const TAKE_FRESH: Site = Site::new("heap/take-fresh");
+/// The bits of freed blocks, after the fence.
+const SET_BITS: Site = Site::new("heap/set-bits");
+/// The addition to a run's count, after the bits.
+const ADD_COUNT: Site = Site::new("heap/add-count");
+/// The clearing of all bits of a run.
+const CLEAR_BITS: Site = Site::new("heap/clear-bits");
+/// The insertion of a run into a set, after its count.
+const NOTE_RUN: Site = Site::new("heap/note-run");
+/// The removal of runs from a set, after the look at it.
+const TAKE_RUN: Site = Site::new("heap/take-run");
+/// The result of a scan, class by class.
+const STORE_RESULT: Site = Site::new("heap/store-result");
+/// The other points at which a stress test can delay a thread.
+pub const POINTS: [&str; 9] = [
+    "heap/store-span",
+    "heap/store-entry",
+    "heap/take-fresh",
+    "heap/set-bits",
+    "heap/add-count",
+    "heap/clear-bits",
+    "heap/note-run",
+    "heap/take-run",
+    "heap/store-result",
+];
+
 /// A heap in the form that kernels use: a handle.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

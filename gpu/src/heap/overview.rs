@@ -13,7 +13,7 @@
 
 use super::class::SizeClass;
 use super::layout::WORD_BITS;
-use super::{CLASS_WORDS, Heap, layout};
+use super::{CLASS_WORDS, Heap, STORE_RESULT, layout};
 use crate::lanes::Group;
 use crate::scans::Scans;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
@@ -172,6 +172,7 @@ impl Heap {
         let Classes { full: full_words, bare: bare_words } = &self.overview().found.0;
         for w in 0..CLASS_WORDS {
             for (word, classes) in [(&full_words[w], full.0[w]), (&bare_words[w], bare.0[w])] {
+                STORE_RESULT.delay();
                 // Relaxed: a release is behind it. What is there was written by an earlier scan, which was acquired.
                 if word.load_relaxed() != classes {
                     word.store_relaxed(classes);

@@ -7,7 +7,7 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, INSTALL, PART_SHARDS};
+use super::{Heap, INSTALL, PART_SHARDS, STORE_ENTRY};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -93,6 +93,7 @@ impl Heap {
         let (mut slab, slabs) = (rank, info.slabs);
         while slab < run.len {
             let place = if slabs == 1 { 0 } else { slab % slabs };
+            STORE_ENTRY.delay();
             // Relaxed: a release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             if place == 0 {

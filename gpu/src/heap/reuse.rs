@@ -13,7 +13,7 @@ use super::class_info::ClassInfo;
 use super::count::Count;
 use super::layout::WORD_BITS;
 use super::sets::{Run, WINDOWS};
-use super::{Heap, RETIRE};
+use super::{CLEAR_BITS, Heap, RETIRE};
 use crate::lanes::{Group, Lanes};
 use crate::sync::{NATIVE_LAYOUT, QUAD, quad};
 
@@ -159,6 +159,7 @@ impl Heap {
     fn clear_bits<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>, info: &ClassInfo, row: Run) {
         let mut quads = self.quads(lanes, info, row);
         while quads.run < quads.end {
+            CLEAR_BITS.delay();
             // Relaxed: a cursor or a set hands the run on.
             quad::clear_relaxed(self.quad(quads.word()));
             quads.step();

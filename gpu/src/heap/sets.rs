@@ -18,7 +18,7 @@ mod together;
 pub(super) use together::WINDOWS;
 
 use super::layout::{WORD_BITS, WORD_LOG2};
-use super::{GIVE_SLAB, SUMMARISE, TAKE_SLAB};
+use super::{GIVE_SLAB, NOTE_RUN, SUMMARISE, TAKE_SLAB};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Words that are taken at once.
@@ -88,6 +88,7 @@ impl IndexSet {
     #[inline(always)]
     pub fn note(&self, run: u32) {
         let w = run >> WORD_LOG2;
+        NOTE_RUN.delay();
         // Relaxed: the above.
         if self.word(w).or_relaxed(1 << (run % WORD_BITS)) == 0 {
             // ordering: release; pairs with `settle_summary`: the word before its bit (I2).

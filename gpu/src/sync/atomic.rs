@@ -160,9 +160,11 @@ macro_rules! atomic {
                 self.0.cas_relaxed(old, new)
             }
             exchanges! { word $int }
-            /// Names the next operation, so that a model checker can weaken it.
+            /// Names the next operation, so that a model checker can weaken it, and a stress test
+            /// can delay the thread before it.
             #[inline(always)]
             pub fn at(&self, site: Site) -> At<'_, Self> {
+                site.delay();
                 At { word: self, site }
             }
         }

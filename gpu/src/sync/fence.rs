@@ -18,6 +18,7 @@ macro_rules! fences {
             #[doc = $doc]
             #[inline(always)]
             pub fn $name(self) {
+                self.delay();
                 if !self.is_weakened() {
                     backend::$name();
                 }

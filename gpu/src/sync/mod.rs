@@ -16,12 +16,15 @@
 //!
 //! A program that runs under loom names its operations, `word.at(SITE).add_acquire(1)`, and its
 //! fences, `SITE.fence_release()`. A [`Site`] costs nothing in a normal build. Under loom each site
-//! can be weakened, to verify that a test detects it.
+//! can be weakened, to verify that a test detects it. With the feature `delays`, stress tests delay
+//! threads at sites (`delay`).
 //!
 //! Costs on an H200: a relaxed or acquire operation is one L2 round trip (397 to 491 cycles), a
 //! release adds a fence (392 cycles), `.sys` doubles it.
 
 mod atomic;
+#[cfg(all(feature = "delays", not(loom)))]
+pub mod delay;
 mod fence;
 mod memory;
 mod site;

@@ -1,25 +1,41 @@
 //! Names for the places where an ordering matters, so that a model checker can weaken them one at a
-//! time.
+//! time, and for other points at which a stress test can delay a thread.
 
 /// The name of one fence or one non-relaxed operation in the source.
 ///
 /// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and
 /// the operation that carries it becomes relaxed while `weaken` names it. Operations and fences
 /// without a site are never weakened.
+///
+/// With the feature `delays` it holds a key of its name, and a thread can be delayed before the
+/// operation. A site that no operation carries marks another point where a delay matters, such as
+/// between two relaxed operations: see [`delay`](Self::delay).
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     #[cfg(loom)]
     name: &'static str,
+    #[cfg(all(feature = "delays", not(loom)))]
+    key: u64,
 }
 
 impl Site {
     /// Creates a site called `name`, by convention `structure/role`: `"freelist/claim"`.
-    #[cfg_attr(not(loom), allow(unused_variables))]
+    #[cfg_attr(not(any(loom, feature = "delays")), allow(unused_variables))]
     pub const fn new(name: &'static str) -> Self {
         Site {
             #[cfg(loom)]
             name,
+            #[cfg(all(feature = "delays", not(loom)))]
+            key: super::delay::key(name),
         }
+    }
+
+    /// A point at which a stress test can delay the calling thread. Operations and fences that
+    /// carry a site call it first. Empty without the feature `delays`, and under loom.
+    #[inline(always)]
+    pub fn delay(self) {
+        #[cfg(all(feature = "delays", not(loom)))]
+        super::delay::pass(self.key);
     }
 
     /// Whether a model checker is weakening this site.

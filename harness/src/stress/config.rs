@@ -1,5 +1,6 @@
 //! Configuration of a stress run.
 
+use super::delays::Delays;
 use super::kinds::{AllocatorKind, Plant, SizeMix, Workload};
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -48,6 +49,9 @@ pub struct StressConfig {
     pub seed: u64,
     /// A fault to inject. Default: none.
     pub plant: Option<Plant>,
+    /// Delays of threads at named points of the allocator. Needs the feature `delays`. Default:
+    /// none.
+    pub delays: Option<Delays>,
 }
 
 macro_rules! setters {
@@ -75,6 +79,7 @@ impl StressConfig {
             pool_bytes: None,
             seed: 1,
             plant: None,
+            delays: None,
         }
     }
 
@@ -89,6 +94,7 @@ impl StressConfig {
         pool_bytes: Option<u64>,
         seed: u64,
         plant: Option<Plant>,
+        delays: Option<Delays>,
     }
 }
 

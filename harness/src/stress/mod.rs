@@ -31,6 +31,8 @@
 //! # Ok::<(), warpheap_harness::Error>(())
 //! ```
 //!
+//! With the feature `delays`, [`Delays`] lets random threads wait at named points of the allocator.
+//!
 //! # Custom allocators
 //! [`stress_allocator`] runs the same checks on any allocator. Its handle implements
 //! [`DeviceAlloc`](warpheap_device::alloc::DeviceAlloc),
@@ -93,6 +95,7 @@
 mod checks;
 mod compare;
 mod config;
+mod delays;
 mod finding;
 mod inject;
 mod kernels;
@@ -111,6 +114,7 @@ mod tables;
 mod validate;
 
 pub use config::{Limit, StressConfig};
+pub use delays::{DelayReport, Delays};
 pub use finding::{Finding, FindingKind};
 pub use kernels::{
     ExchangeArgs, ExhaustArgs, FreeAllArgs, FreeTwiceArgs, KernelRef, KernelWith, Kernels, StressArgs,

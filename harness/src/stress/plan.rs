@@ -1,6 +1,7 @@
 //! Sizes of a run, derived from the configuration and the device.
 
 use super::config::StressConfig;
+use super::delays::DelayPlan;
 use super::kinds::{Plant, SizeMix, Workload};
 use super::shape::{Shape, stride};
 use super::validate::{BLOCK_THREADS, Support, check_config, check_shape, invalid};
@@ -45,6 +46,7 @@ pub struct Plan {
     /// granule.
     pub(super) granule_log2: u32,
     pub(super) plant: Option<Plant>,
+    pub(super) delays: Option<DelayPlan>,
 }
 
 impl Plan {
@@ -57,6 +59,7 @@ impl Plan {
         shape: fn(u32, u32, u32) -> Shape,
     ) -> Result<Plan, Error> {
         check_config(config, support)?;
+        let delays = config.delays.as_ref().map(|delays| delays.select(support.name, support.points));
         let (min_bytes, max_bytes) = (*config.sizes.start() as u32, *config.sizes.end() as u32);
         let shape = shape(min_bytes, max_bytes, config.mix.mean(min_bytes, max_bytes));
         check_shape(support.name, &shape)?;
@@ -77,6 +80,7 @@ impl Plan {
             pool_bytes: 0,
             granule_log2: shape.granule_log2,
             plant: config.plant,
+            delays: delays.transpose()?,
         };
         plan.size_pool(config, &shape, device)?;
         Ok(plan)

@@ -1,6 +1,7 @@
 //! The report of a run.
 
 use super::config::StressConfig;
+use super::delays::DelayReport;
 use super::finding::Finding;
 use super::kinds::{Plant, SizeMix, Workload};
 use super::plan::Plan;
@@ -46,6 +47,8 @@ pub struct StressReport {
     pub seed: u64,
     /// The fault that was injected.
     pub plant: Option<Plant>,
+    /// The delays that took place, if threads were delayed.
+    pub delays: Option<DelayReport>,
     /// Completed rounds.
     pub rounds: u64,
     /// Blocks allocated.
@@ -117,6 +120,7 @@ impl StressReport {
             pool_bytes: plan.pool_bytes,
             seed: plan.seed,
             plant: plan.plant,
+            delays: None,
             rounds: 0,
             allocations: 0,
             frees: 0,

@@ -18,6 +18,7 @@
 
 use super::compare::DeviceCheck;
 use super::config::{Limit, StressConfig};
+use super::delays::ActiveDelays;
 use super::inject::inject;
 use super::kinds::{Plant, Workload};
 use super::plan::Plan;
@@ -64,6 +65,7 @@ impl Drop for Streams {
 pub(super) struct Run<'a, S> {
     /// Must be the first field: dropped before the pool and the tables, which kernels use.
     pub(super) streams: Streams,
+    delays: Option<ActiveDelays>,
     pub(super) device: &'a Device,
     pub(super) module: &'a Module,
     pub(super) plan: Plan,
@@ -85,7 +87,9 @@ impl<'a, S: Subject> Run<'a, S> {
         let started = Instant::now();
         let subject = S::new(device, &plan)?;
         let start = subject.start();
+        let delays = plan.delays.as_ref().map(|delays| ActiveDelays::start(module, plan.seed, delays));
         Ok(Run {
+            delays: delays.transpose()?,
             device,
             module,
             limit: config.limit,
@@ -120,6 +124,10 @@ impl<'a, S: Subject> Run<'a, S> {
         if self.report.is_clean() {
             self.round = self.round.saturating_sub(1);
             self.end()?;
+        }
+        match self.delays.as_ref().map(ActiveDelays::report).transpose() {
+            Err(error) if self.report.is_clean() => return Err(error),
+            delays => self.report.delays = delays.ok().flatten(),
         }
         self.report.finish(self.started.elapsed());
         Ok(self.report)

@@ -71,6 +71,7 @@ fn plan<S: Subject>(config: &StressConfig, device: &Device) -> Result<Plan, Erro
         exchanges: S::KERNELS.exchange.is_some(),
         overlap: S::KERNELS.overlap.is_some(),
         free_twice: S::KERNELS.free_twice.is_some(),
+        points: S::Handle::POINTS,
     };
     Plan::new(config, device, &support, S::shape)
 }

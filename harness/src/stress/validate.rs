@@ -1,6 +1,7 @@
 //! Rejects configurations that cannot run, and says what to change.
 
 use super::config::{Limit, StressConfig};
+use super::delays::Points;
 use super::kinds::{Plant, Workload};
 use super::shape::Shape;
 use crate::Error;
@@ -27,6 +28,8 @@ pub(super) struct Support {
     pub overlap: bool,
     /// It has a kernel that plants a double free.
     pub free_twice: bool,
+    /// The points at which it can delay a thread.
+    pub points: Points,
 }
 
 pub(super) fn invalid(what: String, advice: impl Into<String>) -> Error {

@@ -1,6 +1,7 @@
 //! What lanes do with a set together, each at a word.
 
 use super::{IndexSet, Run, longest_run, longest_start, low_bits, run_at};
+use crate::heap::TAKE_RUN;
 use crate::heap::layout::{WORD_BITS, WORD_LOG2};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
@@ -115,6 +116,7 @@ impl IndexSet {
         let beyond = lanes.ballot(!in_row);
         let len = if beyond.is_empty() { lanes.count() } else { lanes.rank_of(beyond.leader()) };
         if lanes.rank() < len {
+            TAKE_RUN.delay();
             // Relaxed: who cannot take the run then looks at its count once more, behind a fence.
             self.word(mine >> WORD_LOG2).and_relaxed(!(1 << (mine % WORD_BITS)));
         }

@@ -22,6 +22,8 @@ Examples:
       Ends when ten billion blocks have been allocated, checked and freed.
   warpheap stress --plant double-free
       Injects a fault. The run must detect it, and exits with status 1.
+  warpheap stress --allocator heap --delays heap --size 16-4096 --pool 8MiB
+      Delays random threads at all named points of the heap, which is small and often full.
   warpheap stress --replay --seed 42
       Runs on one OS thread, scheduled by the seed: the same seed gives the same run.";
 
@@ -110,6 +112,13 @@ pub struct StressArgs {
     /// Default: none.
     #[arg(long, value_enum, value_name = "FAULT")]
     pub plant: Option<Plant>,
+    /// Delay random threads for 20 to 200 us at these points of an allocator, comma-separated:
+    /// names (heap/claim), first parts of names (heap), or all. `list` prints the names. The
+    /// program must be built with the feature `delays`.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "POINTS", value_delimiter = ',')]
+    pub delays: Option<Vec<String>>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -9,10 +9,18 @@ use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use clap::ValueEnum;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{Limit, SizeMix, StressReport};
+use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressReport};
 
 /// Maximum number of printed findings per run.
 const PRINTED: usize = 5;
+
+/// Prints the points at which threads can be delayed.
+pub fn points(console: &Console) {
+    for kind in AllocatorKind::ALL {
+        let points: Vec<_> = kind.points().collect();
+        console.say(format_args!("{kind}: {}", points.join(", ")));
+    }
+}
 
 /// Prints the settings before the first run.
 pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
@@ -41,8 +49,17 @@ pub fn opening(session: &Session, console: &Console) -> Result<(), Failure> {
     if let Some(plant) = config.plant {
         console.say(format_args!("  planted  {}", described(plant)));
     }
-    for kind in &session.left_out {
-        console.say(format_args!("           {kind} is left out: it frees blocks only by its reset"));
+    for (kind, why) in &session.left_out {
+        console.say(format_args!("           {kind} is left out: {why}"));
+    }
+    if let Some(delays) = &config.delays {
+        let points: Vec<_> = session.points.iter().map(String::as_str).collect();
+        let time = if session.replay { "2,000 to 20,000 steps" } else { "20 to 200 us" };
+        console.say(format_args!(
+            "  delays   {}: one thread in {} waits {time}",
+            joined(&points),
+            delays.one_in
+        ));
     }
     console.say(
         "Each thread allocates in a kernel, fills its block with a pattern, reads it again and frees it. Each\n\
@@ -114,6 +131,9 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     row("time in kernels", &|r| Seconds(r.kernel_seconds).to_string());
     row("total time", &|r| Seconds(r.elapsed_seconds).to_string());
     row("blocks lost", &|r| Count(r.lost_blocks).to_string());
+    if reports.iter().any(|report| report.delays.is_some()) {
+        row("delays of threads", &|r| Count(r.delays.as_ref().map_or(0, |delays| delays.total)).to_string());
+    }
     row("faults", &|r| Count(r.findings_total).to_string());
     table.render()
 }

@@ -7,7 +7,9 @@ use super::super::status::Failure;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{AllocatorKind, Limit, Plant, SizeMix, StressConfig, StressReport, Workload};
+use warpheap_harness::stress::{
+    AllocatorKind, Delays, Limit, Plant, SizeMix, StressConfig, StressReport, Workload,
+};
 
 /// Threads per stream on a GPU: more than any GPU holds at once.
 const CUDA_THREADS: u32 = 1 << 20;
@@ -32,8 +34,10 @@ pub struct Session {
     pub seed: u64,
     /// One run per allocator.
     pub configs: Vec<StressConfig>,
-    /// Allocators that do not support the planted fault or the workload.
-    pub left_out: Vec<AllocatorKind>,
+    /// The points at which threads are delayed, as given.
+    pub points: Vec<String>,
+    /// Allocators that do not support the planted fault, the workload or the delays, and why.
+    pub left_out: Vec<(AllocatorKind, &'static str)>,
 }
 
 impl Session {
@@ -43,7 +47,9 @@ impl Session {
         let seed = args.seed.unwrap_or_else(random_seed);
         let mode = args.replay.then_some(Mode::Replay { seed });
         let (plant, workload) = (args.plant, args.workload);
-        let (kinds, left_out) = suitable(args.allocator.0.clone(), plant, workload);
+        let points = args.delays.clone().unwrap_or_default();
+        check_points(&points)?;
+        let (kinds, left_out) = suitable(args.allocator.0.clone(), plant, workload, &points);
         let base = StressConfig::new().workload(workload).plant(plant);
         let kernels: Vec<_> = kinds.iter().flat_map(|kind| base.clone().allocator(*kind).kernels()).collect();
         let chosen = choose(args.device, mode, &kernels)?;
@@ -65,10 +71,15 @@ impl Session {
             .streams(args.streams)
             .pool_bytes(args.pool)
             .seed(seed);
-        let config = |allocator| base.clone().allocator(allocator);
+        let config = |allocator: AllocatorKind| {
+            // Of several allocators, each has some of the points.
+            let is_meant = |point: &&String| args.allocator.0.len() == 1 || allocator.has_point(point);
+            let delays = args.delays.as_ref().map(|points| Delays::at(points.iter().filter(is_meant)));
+            base.clone().allocator(allocator).delays(delays)
+        };
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
-        Ok(Session { chosen, replay: args.replay, seed, configs, left_out })
+        Ok(Session { chosen, replay: args.replay, seed, configs, points, left_out })
     }
 
     /// The command that repeats a run, up to the round of the first fault in `report`.
@@ -93,6 +104,7 @@ impl Session {
         });
         words.push(format!("--seed {seed}"));
         words.extend(config.plant.map(|plant| format!("--plant {plant}")));
+        words.extend(config.delays.as_ref().map(|delays| format!("--delays {}", delays.points.join(","))));
         words.join(" ")
     }
 }
@@ -108,15 +120,39 @@ fn check_combination(args: &StressArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The allocators that support the fault and the workload, and those that do not. For a single
-/// allocator the harness itself reports the error.
+/// Fails if no allocator has one of the points.
+fn check_points(points: &[String]) -> Result<(), Failure> {
+    let is_known = |point: &str| AllocatorKind::ALL.into_iter().any(|kind| kind.has_point(point));
+    match points.iter().find(|point| !is_known(point)) {
+        Some(point) => Err(Failure::usage(format_args!(
+            "there is no point `{point}` for --delays; `warpheap stress --delays list` lists the points"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The allocators that support the fault, the workload and the delays, and those that do not, with
+/// the reason. For a single allocator the harness itself reports the error.
 fn suitable(
     kinds: Vec<AllocatorKind>,
     plant: Option<Plant>,
     workload: Workload,
-) -> (Vec<AllocatorKind>, Vec<AllocatorKind>) {
-    let suits = |kind: &AllocatorKind| plant.is_none_or(|plant| plant.suits(*kind)) && workload.suits(*kind);
-    if kinds.len() > 1 { kinds.into_iter().partition(suits) } else { (kinds, Vec::new()) }
+    points: &[String],
+) -> (Vec<AllocatorKind>, Vec<(AllocatorKind, &'static str)>) {
+    let why_not = |kind: AllocatorKind| {
+        if plant.is_some_and(|plant| !plant.suits(kind)) || !workload.suits(kind) {
+            Some("it frees blocks only by its reset")
+        } else if !(points.is_empty() || points.iter().any(|point| kind.has_point(point))) {
+            Some("it has none of these points")
+        } else {
+            None
+        }
+    };
+    if kinds.len() == 1 {
+        return (kinds, Vec::new());
+    }
+    let left_out = kinds.iter().filter_map(|kind| Some((*kind, why_not(*kind)?))).collect();
+    (kinds.into_iter().filter(|kind| why_not(*kind).is_none()).collect(), left_out)
 }
 
 /// A random seed, short enough to type.
@@ -159,13 +195,13 @@ mod tests {
     fn a_fault_that_an_allocator_cannot_have_leaves_it_out() {
         let session = session("--backend cpu --plant double-free");
         assert_eq!(session.configs.len(), 2);
-        assert_eq!(session.left_out, [AllocatorKind::Bump]);
+        assert_eq!(session.left_out, [(AllocatorKind::Bump, "it frees blocks only by its reset")]);
     }
 
     #[test]
     fn a_workload_that_frees_leaves_the_arena_out() {
         let session = session("--backend cpu --workload pipeline");
         assert_eq!(session.configs.len(), 2);
-        assert_eq!(session.left_out, [AllocatorKind::Bump]);
+        assert_eq!(session.left_out, [(AllocatorKind::Bump, "it frees blocks only by its reset")]);
     }
 }

@@ -1,0 +1,181 @@
+//! Delays at named points of the allocators, for stress tests.
+//!
+//! ```text
+//! settings | seed | one in | shortest | longest |          all zeros: no delays
+//! table    | key | count | key | count | ...               open addressing by the key of a point's name
+//! ```
+//!
+//! At a point whose key is in the table, one thread in `one in` waits for a random time between the
+//! two limits, and adds 1 to the point's count. A module of kernels has these words in the variable
+//! [`SYMBOL`]; the kernels of the CPU share those of the program ([`of_program`]).
+//!
+//! - I1. The host writes the settings and the keys, while no kernel of the module runs.
+//! - I2. A key of 0 is an empty slot, and there is one: [`words`] fills at most `SLOTS - 1`.
+
+use super::AtomicU64;
+use crate::thread;
+use core::cell::UnsafeCell;
+use core::fmt;
+
+/// The name of the variable in a module that is built with the feature `delays`.
+pub const SYMBOL: &str = "warpheap_delays";
+
+/// Slots of the table. A power of two, several times the number of points of an allocator.
+const SLOTS: usize = 256;
+/// Words of the settings.
+const SETTINGS: usize = 4;
+/// Words of the variable.
+pub const WORDS: usize = SETTINGS + 2 * SLOTS;
+
+/// The pause between two looks at the clock. A thread sleeps for at most twice as long.
+const NAP_NANOS: u32 = 2000;
+/// Maximum looks at the clock, in case it stands still. A lane of the CPU makes some hundred looks
+/// in the longest delay if no other lane can run.
+const LOOKS: u32 = 1 << 16;
+
+/// The words of a module.
+#[repr(transparent)]
+pub struct Delays(UnsafeCell<[u64; WORDS]>);
+
+// SAFETY: every access is atomic.
+unsafe impl Sync for Delays {}
+
+impl fmt::Debug for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delays").finish_non_exhaustive()
+    }
+}
+
+/// The words of this module, or of this program. All zeros at first.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+#[allow(non_upper_case_globals, reason = "its name in a module")]
+static warpheap_delays: Delays = Delays(UnsafeCell::new([0; WORDS]));
+
+impl Delays {
+    #[inline(always)]
+    fn word(&self, i: usize) -> &AtomicU64 {
+        let words = self.0.get().cast::<AtomicU64>();
+        // SAFETY: the callers pass numbers below `WORDS`.
+        let word = unsafe { words.add(i) };
+        // SAFETY: an atomic has the layout of its integer, and every access is atomic.
+        unsafe { &*word }
+    }
+
+    /// The count of the point with this key, if threads are delayed there.
+    fn count_of(&self, key: u64) -> Option<&AtomicU64> {
+        let slot = (0..SLOTS).map(|probe| slot(key, probe)).find(|slot| {
+            let found = self.word(*slot).load_relaxed();
+            found == key || found == 0
+        })?;
+        (self.word(slot).load_relaxed() == key).then(|| self.word(slot + 1))
+    }
+}
+
+/// The words of the slot that is tried at this probe: its key, then its count.
+fn slot(key: u64, probe: usize) -> usize {
+    SETTINGS + 2 * ((key as usize).wrapping_add(probe) % SLOTS)
+}
+
+/// The key of a point's name: its FNV-1a hash, made odd and thus never 0.
+pub(super) const fn key(name: &str) -> u64 {
+    let (bytes, mut hash, mut i) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325, 0);
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
+        i += 1;
+    }
+    hash | 1
+}
+
+/// A bijection in which each bit of the result depends on all of `x` (the finalizer of SplitMix64).
+fn mixed(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// Delays the calling thread at the point with this key, if the seed says so.
+#[inline(never)]
+pub(super) fn pass(key: u64) {
+    let state = &warpheap_delays;
+    // Relaxed, as all of these: the host writes them between launches (I1).
+    let [seed, one_in, shortest, longest] = [0, 1, 2, 3].map(|i| state.word(i).load_relaxed());
+    if one_in == 0 {
+        return;
+    }
+    let Some(count) = state.count_of(key) else { return };
+    let start = thread::global_timer_nanos();
+    let thread = u64::from(thread::block_index()) << 32 | u64::from(thread::index_in_block());
+    // The clock of the SM distinguishes the passes of a thread.
+    let random = mixed(mixed(mixed(seed ^ key) ^ thread) ^ thread::clock());
+    if !(random as u32).is_multiple_of(one_in as u32) {
+        return;
+    }
+    count.add_relaxed(1);
+    let nanos = shortest + (random >> 32) % (longest - shortest + 1);
+    for _ in 0..LOOKS {
+        if thread::global_timer_nanos().wrapping_sub(start) >= nanos {
+            break;
+        }
+        thread::nanosleep(NAP_NANOS);
+    }
+}
+
+/// Settings of the delays.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Determines, with the clock, which threads wait and for how long.
+    pub seed: u64,
+    /// One thread in this number waits at each pass of a point. At least 1.
+    pub one_in: u32,
+    /// The shortest and the longest delay in nanoseconds of the clock.
+    pub nanos: (u32, u32),
+    /// The names of the points.
+    pub points: &'a [&'static str],
+}
+
+/// The words of these settings, for the host to write. `None` if there are too many points.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn words(settings: &Settings<'_>) -> Option<[u64; WORDS]> {
+    let Settings { seed, one_in, nanos: (shortest, longest), points } = *settings;
+    let mut words = [0; WORDS];
+    words[..SETTINGS].copy_from_slice(&[seed, one_in.max(1).into(), shortest.into(), longest.into()]);
+    if points.len() >= SLOTS {
+        return None;
+    }
+    for key in points.iter().map(|name| key(name)) {
+        let free = (0..SLOTS).map(|probe| slot(key, probe)).find(|slot| [0, key].contains(&words[*slot]))?;
+        words[free] = key;
+    }
+    Some(words)
+}
+
+/// The delays that took place at each of these points, in the words of a module.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn counts(words: &[u64; WORDS], points: &[&str]) -> std::vec::Vec<u64> {
+    let count_at = |name: &&str| {
+        let key = key(name);
+        let found = (0..SLOTS).map(|probe| slot(key, probe)).find(|slot| words[*slot] == key);
+        found.map_or(0, |slot| words[slot + 1])
+    };
+    points.iter().map(count_at).collect()
+}
+
+/// The words of this program, which its kernels on the CPU read.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn of_program() -> &'static Delays {
+    &warpheap_delays
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Delays {
+    /// Reads all words.
+    pub fn read(&self) -> [u64; WORDS] {
+        core::array::from_fn(|i| self.word(i).load_relaxed())
+    }
+
+    /// Writes all words: those of [`words`], or zeros. No kernel runs.
+    pub fn write(&self, words: &[u64; WORDS]) {
+        (0..).zip(words).for_each(|(i, word)| self.word(i).store_relaxed(*word));
+    }
+}

@@ -1,0 +1,176 @@
+//! Delays of threads at named points of the allocator, so that races between two steps are likelier.
+
+use super::kinds::AllocatorKind;
+use super::validate::invalid;
+use crate::{Error, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use warpheap::driver::Module;
+use warpheap_device::alloc::DeviceAlloc;
+use warpheap_device::bump::Bump;
+use warpheap_device::freelist::FreeList;
+use warpheap_device::heap::Heap;
+
+/// One thread in this number is delayed at each pass of a point.
+///
+/// On the CPU, the default churn of a heap makes 1.4 million pairs of an allocation and a free and
+/// 9,100 delays, so 6.5 passes per pair; a free list makes 1.1. Other lanes run meanwhile: the run
+/// takes no longer than without delays. A round of 2^20 threads with 32 steps makes at most 2^24
+/// pairs, so 1.1 * 10^8 passes and 1.1 * 10^5 delays of 110 µs on average, 12 s in total. A GPU with
+/// thousands of resident warps waits in many of them at once, so a round should take milliseconds
+/// longer, and at most 12 s if all warps wait for each delay.
+const ONE_IN: u32 = 1024;
+
+/// Where and how often threads are delayed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Delays {
+    /// Names of points (`heap/claim`), first parts of names (`heap`), or `all`.
+    pub points: Vec<String>,
+    /// One thread in this number is delayed at each pass of a point. Default: 1024.
+    pub one_in: u32,
+}
+
+impl Delays {
+    /// Delays at these points: names, first parts of names, or `all`.
+    pub fn at<N: Into<String>>(points: impl IntoIterator<Item = N>) -> Delays {
+        Delays { points: points.into_iter().map(Into::into).collect(), one_in: ONE_IN }
+    }
+
+    /// Sets [`one_in`](Self::one_in).
+    #[must_use]
+    pub fn one_in(self, one_in: u32) -> Delays {
+        Delays { one_in, ..self }
+    }
+
+    /// Selects from the points of the allocator `name`. Each of `self.points` must select one.
+    pub(super) fn select(&self, name: &str, of: Points) -> Result<DelayPlan> {
+        let what = || format!("a {name} with delays");
+        if !cfg!(feature = "delays") {
+            let advice = "this program was built without delays; build it with the feature `delays` of warpheap-harness";
+            return Err(invalid(what(), advice));
+        }
+        if self.points.is_empty() || self.one_in == 0 {
+            return Err(invalid(what(), "name at least one point, and delay at least one thread in 2^32"));
+        }
+        let all = || of.iter().copied().flatten().copied();
+        if let Some(unknown) = self.points.iter().find(|given| !all().any(|point| is_meant(given, point))) {
+            let points = all().collect::<Vec<_>>().join(", ");
+            let found = if points.is_empty() { "it names no points" } else { "it has these points:" };
+            return Err(invalid(format!("a {name} with delays at `{unknown}`"), format!("{found} {points}")));
+        }
+        let points = all().filter(|point| self.points.iter().any(|given| is_meant(given, point))).collect();
+        Ok(DelayPlan { points, one_in: self.one_in })
+    }
+}
+
+/// The points of an allocator: [`DeviceAlloc::POINTS`].
+pub(super) type Points = &'static [&'static [&'static str]];
+
+/// Whether `given` is the name of the point, its first part, or `all`.
+fn is_meant(given: &str, point: &str) -> bool {
+    let rest = point.strip_prefix(given);
+    given == "all" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl AllocatorKind {
+    /// The names of the points at which [`Delays`] can delay a thread.
+    pub fn points(self) -> impl Iterator<Item = &'static str> {
+        let lists = match self {
+            AllocatorKind::Bump => Bump::POINTS,
+            AllocatorKind::FreeList => FreeList::POINTS,
+            AllocatorKind::Heap => Heap::POINTS,
+        };
+        lists.iter().copied().flatten().copied()
+    }
+
+    /// Whether one of the points has this name, this first part of the name, or `given` is `all`.
+    pub fn has_point(self, given: &str) -> bool {
+        self.points().any(|point| is_meant(given, point))
+    }
+}
+
+/// The selected points of a run.
+#[derive(Clone, Debug)]
+pub(super) struct DelayPlan {
+    points: Vec<&'static str>,
+    one_in: u32,
+}
+
+/// The delays of a run.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct DelayReport {
+    /// One thread in this number was delayed at each pass of a point.
+    pub one_in: u32,
+    /// All delays that took place.
+    pub total: u64,
+    /// The delays at each selected point.
+    pub points: BTreeMap<&'static str, u64>,
+}
+
+/// Delays that are switched on.
+pub(super) struct ActiveDelays {
+    plan: DelayPlan,
+    #[cfg(feature = "delays")]
+    delays: warpheap::driver::Delays,
+}
+
+impl ActiveDelays {
+    /// Switches the delays on in the kernels of the module.
+    #[cfg_attr(not(feature = "delays"), expect(unused_variables))]
+    pub fn start(module: &Module, seed: u64, plan: &DelayPlan) -> Result<ActiveDelays> {
+        Ok(ActiveDelays {
+            plan: plan.clone(),
+            #[cfg(feature = "delays")]
+            delays: module.delay(seed, plan.one_in, &plan.points)?,
+        })
+    }
+
+    /// The delays that took place. Fails if there were none.
+    pub fn report(&self) -> Result<DelayReport> {
+        #[cfg(feature = "delays")]
+        let points = BTreeMap::from_iter(self.delays.counts()?);
+        #[cfg(not(feature = "delays"))]
+        let points = BTreeMap::new();
+        let (one_in, total) = (self.plan.one_in, points.values().sum());
+        if total == 0 {
+            return Err(Error::NoDelays { points: self.plan.points.join(", ") });
+        }
+        Ok(DelayReport { one_in, total, points })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_point_is_selected_by_its_name_or_its_first_part() {
+        for (given, point, expected) in [
+            ("heap", "heap/claim", true),
+            ("heap/claim", "heap/claim", true),
+            ("all", "heap/claim", true),
+            ("heap/cl", "heap/claim", false),
+            ("hea", "heap/claim", false),
+            ("", "heap/claim", false),
+            ("heap/claim/more", "heap/claim", false),
+        ] {
+            assert_eq!(is_meant(given, point), expected, "{given} {point}");
+        }
+    }
+
+    /// Scans belong to two allocators; every other name to one.
+    #[test]
+    fn names_of_points_are_unique() {
+        let mut all: Vec<_> = AllocatorKind::ALL.into_iter().flat_map(AllocatorKind::points).collect();
+        let shared = all.iter().filter(|name| name.starts_with("scans/")).count();
+        let names = BTreeSet::from_iter(all.iter().copied());
+        assert_eq!(names.len() + shared / 2, all.len(), "{all:?}");
+        all.retain(|name| {
+            name.split_once('/').is_none_or(|(structure, point)| structure.is_empty() || point.is_empty())
+        });
+        assert!(all.is_empty(), "{all:?}");
+    }
+}

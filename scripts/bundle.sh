@@ -20,9 +20,12 @@ strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warp
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
 cp scripts/gpu-suite.sh bundle/
-# Cargo's JSON output contains the paths of the test executables.
-reported=$(cargo test --release --no-run --locked --features cli "${tests[@]/#/--test=}" --message-format=json)
-for name in "${tests[@]}"; do
+# Cargo's JSON output contains the paths of the test executables. Only the test of delays has
+# kernels with delays.
+test_build=(cargo test --release --no-run --locked --message-format=json)
+reported=$("${test_build[@]}" --features cli "${tests[@]/#/--test=}")
+reported+=$'\n'$("${test_build[@]}" --package warpheap-harness --features delays --test delays)
+for name in "${tests[@]}" delays; do
     path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")
     strip -o "bundle/tests/$name" "$path"
 done

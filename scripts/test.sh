@@ -72,12 +72,12 @@ if [ -z "$quick" ]; then
 fi
 
 step the libraries without default features, and with each feature alone
-for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug} warpheap: warpheap:{debug,csv} warpheap-harness:; do
+for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays} warpheap: warpheap:{debug,delays,csv} warpheap-harness:; do
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 
-step build the tests, with all features but debug
-# `debug` changes the program's kernels: the register checks need the kernels without it.
+step build the tests, with all features but debug and delays
+# These two change the program's kernels: the register checks need the kernels without them.
 tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked)
 "${tests[@]}" --no-run
 # The build scripts compile the kernels for sm_70 and sm_80. The tests have built the example.
@@ -87,8 +87,8 @@ for kernels in ${all:+host harness}; do
 done
 
 # While jobs run beside it: most of it is one build on one core.
-step debug and normal heaps, built with the feature debug
-cargo test --locked --features debug --test device_pools --test heap_groups
+step debug and normal heaps, and delays, built with the features debug and delays
+cargo test --locked --features debug,delays --test device_pools --test heap_groups --test delays
 
 step run the tests
 "${tests[@]}"

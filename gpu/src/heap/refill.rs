@@ -104,8 +104,7 @@ impl Heap {
         }
     }
 
-    /// Blocks of the class for `count` lanes and more, of runs that are whole, from wherever there are some. A dry span if
-    /// there are none.
+    /// Blocks of the class for `count` lanes and more, of fully free runs from anywhere. A dry span if there are none.
     #[cold]
     #[inline(never)]
     pub(super) fn find(&self, lanes: Group, class: SizeClass, shard: u32, count: u32, last: u32) -> Span {

@@ -82,9 +82,8 @@ impl IndexSet {
         self.at(self.len + (w >> WORD_LOG2))
     }
 
-    /// Puts in a run that is to be looked at; it hands nothing on. Who takes it out looks at the run's count after
-    /// that, by a read-modify-write: it sees what was counted before this. That rests on the addition to the count
-    /// being done when this begins, for this is only done if the addition's result says so.
+    /// Inserts a run to be looked at. It publishes nothing: it runs only after the addition to the run's count has
+    /// returned, and a thread that takes the run out then reads the count by a read-modify-write, so it sees the addition.
     #[inline(always)]
     pub fn note(&self, run: u32) {
         let w = run >> WORD_LOG2;

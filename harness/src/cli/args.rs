@@ -22,7 +22,7 @@ Exit status:
   2    the arguments are invalid, or this device does not support them
   3    there is no usable device
   4    a kernel hung: the watchdog ended the run
-  5    the machine or the driver failed, or an injected fault was not detected
+  5    the machine or the driver failed, a planted fault was missed, or no thread was delayed
   130  interrupted by Ctrl-C";
 
 const OVERVIEW: &str = "\

@@ -1,4 +1,4 @@
-//! Delays of threads at named points of the allocator, so that races between two steps are likelier.
+//! Delays of threads at named points of the allocator: they make races between steps likelier.
 
 use super::kinds::AllocatorKind;
 use super::validate::invalid;
@@ -16,9 +16,9 @@ use warpheap_device::heap::Heap;
 /// On the CPU, the default churn of a heap makes 1.4 million pairs of an allocation and a free and
 /// 9,100 delays, so 6.5 passes per pair; a free list makes 1.1. Other lanes run meanwhile: the run
 /// takes no longer than without delays. A round of 2^20 threads with 32 steps makes at most 2^24
-/// pairs, so 1.1 * 10^8 passes and 1.1 * 10^5 delays of 110 µs on average, 12 s in total. A GPU with
-/// thousands of resident warps waits in many of them at once, so a round should take milliseconds
-/// longer, and at most 12 s if all warps wait for each delay.
+/// pairs, so 1.1 * 10^8 passes and 1.1 * 10^5 delays of 110 µs on average, 12 s in total. A GPU
+/// with thousands of resident warps waits in many of them at once, so a round should take
+/// milliseconds longer, and at most 12 s if all warps wait for each delay.
 const ONE_IN: u32 = 1024;
 
 /// Where and how often threads are delayed.

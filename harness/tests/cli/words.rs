@@ -43,6 +43,7 @@ fn help_has_examples_defaults_and_statuses() {
         "--replay",
         "--json",
         "--plant",
+        "--delays",
         "--watchdog",
     ];
     for option in options {
@@ -87,6 +88,7 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("stress --mix sour", "uniform, powers, mostly-small"),
         ("stress --backend cpu --allocator bump --workload storm", "use freelist or heap"),
         ("stress --backend cpu --workload pipeline --streams 1", "two streams"),
+        ("stress --delays heap/clam", "--delays list"),
         ("stress --plant fire", "overlap, double-free, lost-block, torn-write"),
         ("stress --replay --backend cuda", "cannot be replayed"),
         ("stress --backend cpu --device 1", "--device is for a GPU"),
@@ -117,5 +119,24 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
         assert!(err(&output).contains(part), "{line}: no {part:?} in {}", err(&output));
         assert_eq!(out(&output), "", "{line} printed to stdout");
+    }
+}
+
+#[test]
+fn points_for_delays_are_listed() {
+    let output = warpheap("stress --delays list");
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    for part in ["bump: bump/lend", "freelist/credit", "heap/store-entry", "scans/end"] {
+        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
+    }
+}
+
+#[cfg(not(feature = "delays"))]
+#[test]
+fn a_program_without_delays_rejects_them() {
+    for line in ["stress --backend cpu --delays all", "stress --replay --delays heap/claim,scans"] {
+        let output = warpheap(line);
+        assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
+        assert!(err(&output).contains("with the feature `delays`"), "{}", err(&output));
     }
 }

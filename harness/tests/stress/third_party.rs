@@ -1,7 +1,7 @@
 //! Stress runs of third-party allocators.
 
 use crate::failing::{DROPPED_IDLE, FailingPool};
-use crate::slots::SlotPool;
+use crate::slots::{OVERLAPS, SOUND, SlotPool};
 use crate::support::{config, parallel, run};
 use std::sync::atomic::Ordering;
 use warpheap::Device;
@@ -30,7 +30,7 @@ fn a_third_party_allocator_is_stressed() {
         modes().into_iter().flat_map(|mode| [(mode, Workload::Churn, 5000), (mode, Workload::Storm, 1000)])
     {
         let report =
-            run_third_party::<SlotPool<false>>(mode, &third_party_config().workload(workload)).unwrap();
+            run_third_party::<SlotPool<SOUND>>(mode, &third_party_config().workload(workload)).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
         let (allocations, exhaustions) = (report.allocations, report.exhaustions);
@@ -41,7 +41,7 @@ fn a_third_party_allocator_is_stressed() {
 #[test]
 fn a_third_party_allocator_that_allocates_a_slot_twice_is_found() {
     for mode in modes() {
-        let report = run_third_party::<SlotPool<true>>(mode, &third_party_config()).unwrap();
+        let report = run_third_party::<SlotPool<OVERLAPS>>(mode, &third_party_config()).unwrap();
         let overlaps: Vec<_> =
             report.findings.iter().filter(|finding| finding.kind == FindingKind::Overlap).collect();
         let [finding, ..] = &overlaps[..] else { panic!("{:#?}", report.findings) };
@@ -57,7 +57,7 @@ fn a_third_party_allocator_that_allocates_a_slot_twice_is_found() {
 fn faults_are_injected_into_a_third_party_allocator() {
     let found = |plant| {
         let report =
-            run_third_party::<SlotPool<false>>(modes()[0], &third_party_config().plant(Some(plant))).unwrap();
+            run_third_party::<SlotPool<SOUND>>(modes()[0], &third_party_config().plant(Some(plant))).unwrap();
         report.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
     };
     assert_eq!(found(Plant::TornWrite), [FindingKind::Torn]);
@@ -73,7 +73,7 @@ fn features_that_a_third_party_allocator_lacks_are_errors() {
         (third_party_config().threads(0), "at least one thread"),
     ];
     for (config, advice) in cases {
-        let error = run_third_party::<SlotPool<false>>(modes()[0], &config).unwrap_err().to_string();
+        let error = run_third_party::<SlotPool<SOUND>>(modes()[0], &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }
@@ -89,7 +89,7 @@ fn a_subject_is_dropped_after_its_kernels_have_ended() {
 /// Reports list the checks that a subject supports, and no others.
 #[test]
 fn a_report_lists_the_checks_that_were_made() {
-    let slots = run_third_party::<SlotPool<false>>(modes()[0], &third_party_config()).unwrap();
+    let slots = run_third_party::<SlotPool<SOUND>>(modes()[0], &third_party_config()).unwrap();
     let heap = run(&parallel(), &config(AllocatorKind::Heap));
     for (report, expected) in [(slots, [1, 0, 1, 0, 0]), (heap, [1, 1, 0, 1, 1])] {
         let found = ["overlaps: every", "misuse", "count", "metadata", "all memory"]

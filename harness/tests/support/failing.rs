@@ -1,6 +1,6 @@
 //! A subject whose second launch fails while the kernel of the first still runs.
 
-use super::slots::{SlotPool, Slots, exhaust_slots, free_all_slots, stress_slots};
+use super::slots::{SOUND, SlotPool, Slots, exhaust_slots, free_all_slots, stress_slots};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap::{Device, Error, Event, LaunchConfig, Module, Stream};
@@ -20,7 +20,7 @@ thread_local! {
     static LAUNCHED: RefCell<Option<Event>> = const { RefCell::new(None) };
 }
 
-pub struct FailingPool(SlotPool<false>);
+pub struct FailingPool(SlotPool<SOUND>);
 
 impl Drop for FailingPool {
     fn drop(&mut self) {
@@ -32,7 +32,7 @@ impl Drop for FailingPool {
 /// Spins in the first launch. The second launch fails.
 struct FailingExchange;
 
-impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
+impl KernelWith<ExchangeArgs<Slots<SOUND>>> for FailingExchange {
     fn name(&self) -> &'static str {
         bench_spin::NAME
     }
@@ -42,7 +42,7 @@ impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
         stream: &Stream,
         module: &Module,
         _: &LaunchConfig,
-        _: ExchangeArgs<Slots<false>>,
+        _: ExchangeArgs<Slots<SOUND>>,
     ) -> warpheap::Result<()> {
         if LAUNCHED.with_borrow(Option::is_some) {
             let requested = "the second launch".into();
@@ -58,15 +58,15 @@ impl KernelWith<ExchangeArgs<Slots<false>>> for FailingExchange {
 // SAFETY: `SlotPool` upholds S1 to S5 for its pool and kernels. The kernel of `FailingExchange`
 // accesses no memory (S2).
 unsafe impl Subject for FailingPool {
-    type Handle = Slots<false>;
-    const KERNELS: Kernels<Slots<false>> =
+    type Handle = Slots<SOUND>;
+    const KERNELS: Kernels<Slots<SOUND>> =
         Kernels::new(&stress_slots, &exhaust_slots, &free_all_slots).exchange(&FailingExchange);
     const NAME: &'static str = "failing";
 
     fn new(device: &Device, plan: &Plan) -> Result<Self> {
         Ok(FailingPool(SlotPool::new(device, plan)?))
     }
-    fn handle(&self) -> Arg<Slots<false>> {
+    fn handle(&self) -> Arg<Slots<SOUND>> {
         self.0.handle()
     }
     fn start(&self) -> u64 {

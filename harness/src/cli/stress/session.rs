@@ -204,4 +204,15 @@ mod tests {
         assert_eq!(session.configs.len(), 2);
         assert_eq!(session.left_out, [(AllocatorKind::Bump, "it frees blocks only by its reset")]);
     }
+
+    #[test]
+    fn an_allocator_without_the_points_is_left_out() {
+        let of = |points: &[&str]| {
+            let points: Vec<_> = points.iter().map(ToString::to_string).collect();
+            suitable(AllocatorKind::ALL.to_vec(), None, Workload::Churn, &points).0
+        };
+        assert_eq!(of(&["heap/claim"]), [AllocatorKind::Heap]);
+        assert_eq!(of(&["bump", "scans"]), AllocatorKind::ALL);
+        assert_eq!(of(&[]), AllocatorKind::ALL);
+    }
 }

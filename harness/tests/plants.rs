@@ -100,6 +100,10 @@ fn one_fault_is_one_finding() {
                 finding.address.is_some_and(|address| finding.message.contains(&format!("{address:#x}")))
             );
             assert_eq!(report.lost_blocks, u64::from(plant == Plant::LostBlock));
+            // The allocator's record says what its check saw.
+            let is_recorded = ["bit was", "word 0x", "1 ms later 0x", "on multiprocessor"];
+            let is_recorded = is_recorded.map(|part| finding.message.contains(part));
+            assert_eq!(is_recorded, [plant == Plant::DoubleFree; 4], "{}", finding.message);
         }
     }
 }

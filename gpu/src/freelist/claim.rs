@@ -3,7 +3,7 @@
 use super::geometry::WORD_BLOCKS;
 use super::handle::{CLAIM, FreeList, POLL_NANOS};
 use super::reserve::Reservation;
-use crate::fault::FaultKind;
+use crate::fault::{FaultPath, Words};
 use crate::lanes::{Lanes, select_bit};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -122,7 +122,8 @@ impl FreeList {
                 place = 0;
             }
         }
-        self.faults().record(FaultKind::CountMismatch, 0, r.into());
+        let words = || Words { word: Some(self.region(r).word.load_relaxed()), ..Words::NONE };
+        self.faults().record_words(FaultPath::NoClearBit, 0, r.into(), words, words);
         None
     }
 }

@@ -2,7 +2,7 @@
 
 use super::geometry::{Location, MAX_CAPACITY, WORD_BLOCKS};
 use super::handle::{FreeList, RELEASE};
-use crate::fault::FaultKind;
+use crate::fault::{FaultPath, Words};
 use crate::lanes::{Group, Lanes};
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
@@ -28,8 +28,8 @@ impl FreeList {
         let address = block.as_ptr() as u64;
         self.release(match self.geometry.locate(address.wrapping_sub(self.base as u64)) {
             Location::Block(index) => index,
-            Location::Inside(index) => self.shared().misuse(FaultKind::InteriorFree, address, index),
-            Location::Outside => self.shared().misuse(FaultKind::ForeignFree, address, 0),
+            Location::Inside(index) => self.shared().misuse(FaultPath::NotAStart, address, index),
+            Location::Outside => self.shared().misuse(FaultPath::Outside, address, 0),
         });
     }
 
@@ -40,14 +40,14 @@ impl FreeList {
     #[inline(always)]
     pub unsafe fn free_index(&self, block: BlockIndex) {
         let inside = block.0 < self.geometry.capacity();
-        self.release(if inside { block.0 } else { self.shared().misuse(FaultKind::ForeignFree, 0, block.0) });
+        self.release(if inside { block.0 } else { self.shared().misuse(FaultPath::Outside, 0, block.0) });
     }
 
     /// Records an invalid free, which frees nothing.
     #[cold]
     #[inline(never)]
-    fn misuse(&self, kind: FaultKind, address: u64, detail: u32) -> u32 {
-        self.faults().record(kind, address, detail.into());
+    fn misuse(&self, path: FaultPath, address: u64, detail: u32) -> u32 {
+        self.faults().record(path, address, detail.into());
         MISUSE
     }
 
@@ -143,7 +143,9 @@ impl FreeList {
         let found = if gathered { twice | of_leader } else { twice };
         if index != MISUSE && found & bit != 0 {
             let address = self.base as u64 + u64::from(index) * self.geometry.stride();
-            self.faults().record(FaultKind::DoubleFree, address, index.into());
+            let word = self.word(index / WORD_BLOCKS);
+            let words = || Words { word: Some(word.load_relaxed().into()), ..Words::NONE };
+            self.faults().record_words(FaultPath::BitWasClear, address, index.into(), words, words);
         }
     }
 }

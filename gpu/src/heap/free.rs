@@ -6,7 +6,7 @@ use super::count::Count;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::{ADD_COUNT, FREE, Heap, SET_BITS};
-use crate::fault::FaultKind;
+use crate::fault::{FaultPath, Words};
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
@@ -57,7 +57,7 @@ impl Heap {
         let offset = address.wrapping_sub(self.base() as u64);
         let slab = offset >> self.layout.slab_log2;
         if slab >= self.layout.slabs.into() {
-            return self.shared().misuse(FaultKind::ForeignFree, address);
+            return self.shared().misuse(FaultPath::Outside, address);
         }
         let slab = slab as u32;
         // Relaxed: who frees a block has it, or got it from who has: its slab's entry was written before (I5). From where all
@@ -69,7 +69,7 @@ impl Heap {
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         match self.place_of(entry, class, slab, offset) {
             Some(place) => self.release(group, place),
-            None => self.shared().misuse(FaultKind::InteriorFree, address),
+            None => self.shared().misuse(FaultPath::NotAStart, address),
         }
     }
 
@@ -85,8 +85,13 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn misuse(&self, kind: FaultKind, address: u64) {
-        self.faults().record(kind, address, 0);
+    pub(super) fn misuse(&self, path: FaultPath, address: u64) {
+        let slab = address.wrapping_sub(self.base() as u64) >> self.layout.slab_log2;
+        if slab >= self.layout.slabs.into() {
+            return self.faults().record(path, address, 0);
+        }
+        let words = || Words { entry: Some(self.entry(slab as u32).load_relaxed().into()), ..Words::NONE };
+        self.faults().record_words(path, address, 0, words, words);
     }
 
     /// Releases a block per lane, behind the fence. `met`: the lanes that met before it. Only lanes that all did may
@@ -213,11 +218,16 @@ impl Heap {
         before: Count,
     ) {
         if old & bits != 0 {
-            self.record_double_frees(Place { run, class, blocks, block }, old, bits, change);
+            let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));
+            self.count(run).add_relaxed(counted.0.wrapping_sub(change.0));
         }
         let whole = before.plus(change).whole() == words(blocks);
         if change != Count::NONE && (whole || before.some() == 0) {
             self.note(run, class, whole);
+        }
+        // Last: it waits, and the run is noted for other threads meanwhile.
+        if old & bits != 0 {
+            self.record_double_frees(run, class, block, [bits, old]);
         }
     }
 
@@ -254,17 +264,20 @@ impl Heap {
         Count(self.count(run).add_relaxed(0))
     }
 
-    /// `bits` were released in a word that was `old`, and some were set there; `change` was counted for it.
-    fn record_double_frees(&self, place: Place, old: u32, bits: u32, change: Count) {
-        let Place { run, class, blocks, block } = place;
-        let counted = Count::change(old, old | bits, full_word(blocks, block / WORD_BITS));
-        self.count(run).add_relaxed(counted.0.wrapping_sub(change.0));
-        let info = self.class(class);
-        let first = block / WORD_BITS * WORD_BITS;
+    /// `bits` were released in the word of a block that was `old`, and some were set there: records each.
+    #[inline(always)]
+    fn record_double_frees(&self, run: u32, class: SizeClass, block: u32, [bits, old]: [u32; 2]) {
+        let word = self.bits(self.word_of(run, block));
+        let words = |word: u32| {
+            let entry = self.entry(run).load_relaxed();
+            Words { word: Some(word.into()), entry: Some(entry.into()) }
+        };
         let mut rest = old & bits;
         while rest != 0 {
-            let block = first + rest.trailing_zeros();
-            self.faults().record(FaultKind::DoubleFree, self.block_address(info, run, block), block.into());
+            let block = block / WORD_BITS * WORD_BITS + rest.trailing_zeros();
+            let address = self.block_address(self.class(class), run, block);
+            let (seen, again) = (|| words(old), || words(word.load_relaxed()));
+            self.faults().record_words(FaultPath::BitWasSet, address, block.into(), seen, again);
             rest &= rest - 1;
         }
     }

@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{Heap, POLL_NANOS, STORE_ENTRY};
-use crate::fault::FaultKind;
+use crate::fault::FaultPath;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -85,16 +85,16 @@ impl Heap {
     pub(super) fn free_large(&self, slab: u32, address: u64) {
         let entry = Entry(self.entry(slab).load_relaxed());
         if entry == Entry::FREE {
-            return self.misuse(FaultKind::DoubleFree, address);
+            return self.misuse(FaultPath::EntryWasFree, address);
         }
         let len = match entry.large_slabs() {
             Some(len) if address == self.slab_address(slab) => len,
-            _ => return self.misuse(FaultKind::InteriorFree, address),
+            _ => return self.misuse(FaultPath::NotAStart, address),
         };
         STORE_ENTRY.delay();
         // Relaxed: of two that free it the CAS lets one go on; what the owner wrote goes with GIVE_SLAB.
         if self.entry(slab).cas_relaxed(entry.0, Entry::FREE.0).is_err() {
-            return self.misuse(FaultKind::DoubleFree, address);
+            return self.misuse(FaultPath::EntryChanged, address);
         }
         self.give_slabs(Run { first: slab, len });
         self.forget_bare();

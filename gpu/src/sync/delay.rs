@@ -27,11 +27,8 @@ const SETTINGS: usize = 4;
 /// Words of the variable.
 pub const WORDS: usize = SETTINGS + 2 * SLOTS;
 
-/// The pause between two looks at the clock. A thread sleeps for at most twice as long.
-const NAP_NANOS: u32 = 2000;
-/// Maximum looks at the clock, in case it stands still. A lane of the CPU makes some hundred looks
-/// in the longest delay if no other lane can run.
-const LOOKS: u32 = 1 << 16;
+/// Maximum naps of a delay, in case the clock stands still: for the CPU many more than fit in it.
+const NAPS: u32 = 1 << 16;
 
 /// The words of a module.
 #[repr(transparent)]
@@ -110,7 +107,6 @@ pub(super) fn pass(key: u64) {
         return;
     }
     let Some(count) = state.count_of(key) else { return };
-    let start = thread::global_timer_nanos();
     let thread = u64::from(thread::block_index()) << 32 | u64::from(thread::index_in_block());
     // The clock of the SM distinguishes the passes of a thread.
     let random = mixed(mixed(mixed(seed ^ key) ^ thread) ^ thread::clock());
@@ -119,12 +115,7 @@ pub(super) fn pass(key: u64) {
     }
     count.add_relaxed(1);
     let nanos = shortest + (random >> 32) % (longest - shortest + 1);
-    for _ in 0..LOOKS {
-        if thread::global_timer_nanos().wrapping_sub(start) >= nanos {
-            break;
-        }
-        thread::nanosleep(NAP_NANOS);
-    }
+    thread::wait(nanos as u32, NAPS);
 }
 
 /// Settings of the delays.

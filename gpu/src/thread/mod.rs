@@ -88,6 +88,24 @@ pub fn nanosleep(nanos: u32) {
     backend::nanosleep(nanos)
 }
 
+/// The pause between two looks at the clock in [`wait`]. A thread sleeps for at most twice as long.
+const NAP_NANOS: u32 = 2000;
+
+/// Suspends this thread for `nanos` nanoseconds of the clock that all SMs share, or slightly
+/// longer; in a replay on the CPU, for as many steps. At most for `naps` naps: on the CPU one ends
+/// at once if no other lane can run.
+#[inline(always)]
+pub(crate) fn wait(nanos: u32, naps: u32) {
+    // 32 bits of the clock save registers.
+    let start = global_timer_nanos() as u32;
+    for _ in 0..naps {
+        if (global_timer_nanos() as u32).wrapping_sub(start) >= nanos {
+            break;
+        }
+        nanosleep(NAP_NANOS);
+    }
+}
+
 /// The cycle counter of this SM (`%clock64`).
 #[inline(always)]
 pub fn clock() -> u64 {

@@ -156,7 +156,7 @@ impl RoundState<'_> {
     pub(super) fn fault(&self, fault: &Fault) -> Finding {
         let Fault { thread, block, address, detail, .. } = *fault;
         let place = self.place_in_pool(address);
-        let by = format!("by thread {thread} of block {block} of its grid");
+        let by = format!("by thread {thread} of block {block} of its grid; {}", evidence(fault));
         let (kind, message) = match fault.kind {
             FaultKind::DoubleFree => (
                 FindingKind::DoubleFree,
@@ -176,4 +176,15 @@ impl RoundState<'_> {
         };
         self.finding(kind, Some(address).filter(|address| *address != 0), message)
     }
+}
+
+/// Formats what a fault's check saw, and where and when.
+fn evidence(fault: &Fault) -> String {
+    let Fault { path, sm, nanos, seen, later, .. } = fault;
+    let word = |name: &str, seen: Option<u64>, later: Option<u64>| {
+        seen.zip(later)
+            .map_or(String::new(), |(seen, later)| format!(", {name} {seen:#x}, 1 ms later {later:#x}"))
+    };
+    let words = word("word", seen.word, later.word) + &word("entry", seen.entry, later.entry);
+    format!("{path}{words}; on multiprocessor {sm} at {nanos} ns")
 }

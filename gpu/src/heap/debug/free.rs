@@ -2,7 +2,7 @@
 
 use super::record::{Record, Recorded, State};
 use super::{CANARY, FREED, NoBlock};
-use crate::fault::{FaultKind, FaultLog};
+use crate::fault::{FaultLog, FaultPath};
 use crate::heap::Heap;
 use core::ptr::NonNull;
 
@@ -15,7 +15,7 @@ impl Heap {
         let address = user.as_ptr() as u64;
         let (block, record) = match self.freed_block(address) {
             Ok(found) => found,
-            Err(kind) => return self.misuse(kind, address),
+            Err(path) => return self.misuse(path, address),
         };
         self.check_canaries(&block, &record);
         // SAFETY: this thread has the block now (D1).
@@ -24,31 +24,31 @@ impl Heap {
     }
 
     /// The live block whose user's bytes start there: it is `QUARANTINED` now, and the caller's. Or what is wrong.
-    fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultKind> {
+    fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultPath> {
         let whole = self.whole_around(address).map_err(|why| match why {
-            NoBlock::Foreign => FaultKind::ForeignFree,
-            NoBlock::Free => FaultKind::DoubleFree,
-            NoBlock::Inside => FaultKind::InteriorFree,
+            NoBlock::Foreign => FaultPath::Outside,
+            NoBlock::Free => FaultPath::EntryWasFree,
+            NoBlock::Inside => FaultPath::NotAStart,
         })?;
         let block = Recorded { whole, salt: self.extra().salt };
         // Of a record that was written over nothing is believed (D3).
-        let (record, state) = block.read().ok_or(FaultKind::Underrun)?;
+        let (record, state) = block.read().ok_or(FaultPath::InvalidRecord)?;
         if block.user(&record) != address {
-            return Err(FaultKind::InteriorFree);
+            return Err(FaultPath::NotAStart);
         }
         if state != State::Live || !block.turn(State::Live, State::Quarantined) {
-            return Err(FaultKind::DoubleFree);
+            return Err(FaultPath::NotLive);
         }
         Ok((block, record))
     }
 
     /// Writes down the first byte of either canary that is none, and mends both.
     fn check_canaries(&self, block: &Recorded, record: &Record) {
-        let kinds = [FaultKind::Underrun, FaultKind::Overrun];
-        for (canary, kind) in block.canaries(record).into_iter().zip(kinds) {
+        let paths = [FaultPath::CanaryBefore, FaultPath::CanaryAfter];
+        for (canary, path) in block.canaries(record).into_iter().zip(paths) {
             // SAFETY: this thread has the block (D1).
             let Some(byte) = (unsafe { canary.first_other(CANARY) }) else { continue };
-            self.damage(kind, byte, record);
+            self.damage(path, byte, record);
             // SAFETY: the same.
             unsafe { canary.fill(CANARY) };
         }
@@ -60,14 +60,14 @@ impl Heap {
         let block = Recorded { whole, salt: self.extra().salt };
         let Some((record, _)) = block.read() else {
             // Not handed out again (D3).
-            return self.log().record(FaultKind::WriteAfterFree, start, 0);
+            return self.log().record(FaultPath::QuarantinedRecord, start, 0);
         };
         let [before, behind] = block.canaries(&record);
         let stretches = [(before, CANARY), (block.poisoned(&record), FREED), (behind, CANARY)];
         // SAFETY: this thread has the block (D1).
         let written = stretches.into_iter().find_map(|(bytes, byte)| unsafe { bytes.first_other(byte) });
         if let Some(byte) = written {
-            self.damage(FaultKind::WriteAfterFree, byte, &record);
+            self.damage(FaultPath::Poison, byte, &record);
         }
         if block.turn(State::Quarantined, State::Free)
             && let Some(block) = NonNull::new(start as *mut u8)
@@ -79,8 +79,8 @@ impl Heap {
 
     /// Writes down a byte that someone wrote to without having it.
     #[cold]
-    fn damage(&self, kind: FaultKind, byte: u64, record: &Record) {
-        self.log().record(kind, byte, record.site.into());
+    fn damage(&self, path: FaultPath, byte: u64, record: &Record) {
+        self.log().record(path, byte, record.site.into());
     }
 
     /// The requested size of the live block at `user`; 0 if no live block starts there.

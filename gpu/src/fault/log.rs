@@ -1,0 +1,181 @@
+//! The log of faults: its layout, and what threads and the host do with it.
+
+use super::kinds::{FaultKind, FaultPath};
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+use crate::thread;
+
+/// The number of faults kept in full. Later ones are only counted.
+pub const FAULT_ENTRIES: usize = 64;
+
+/// The time after which a thread that recorded a fault reads the words again.
+const LATER_NANOS: u32 = 1_000_000;
+/// Several times the naps in that time, so that a replay, whose clock counts steps, ends sooner.
+const LATER_NAPS: u32 = 1 << 12;
+
+/// Words of the metadata that a check of a block looked at. `None` for a check that looks at none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The word of the bitmap with the block's bit. For [`FaultPath::NoClearBit`], the region's
+    /// cursor and count.
+    pub word: Option<u64>,
+    /// Heap: the entry of the slab.
+    pub entry: Option<u64>,
+}
+
+impl Words {
+    /// No words.
+    pub const NONE: Words = Words { word: None, entry: None };
+
+    #[inline(always)]
+    fn pack(self) -> (u32, [u64; 2]) {
+        let has = u32::from(self.word.is_some()) | u32::from(self.entry.is_some()) << 1;
+        (has, [self.word.unwrap_or(0), self.entry.unwrap_or(0)])
+    }
+
+    fn unpack(has: u32, [word, entry]: [u64; 2]) -> Self {
+        Words { word: (has & 1 != 0).then_some(word), entry: (has & 2 != 0).then_some(entry) }
+    }
+}
+
+/// One fault, as the host reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fault {
+    /// The kind of the fault.
+    pub kind: FaultKind,
+    /// The check that found it.
+    pub path: FaultPath,
+    /// The thread's index in its block.
+    pub thread: u32,
+    /// The block's index in its grid.
+    pub block: u32,
+    /// The address in question; 0 if there is none. For [`FaultKind::Overrun`],
+    /// [`FaultKind::Underrun`] and [`FaultKind::WriteAfterFree`]: the first byte that was
+    /// overwritten.
+    pub address: u64,
+    /// The index of the pool's block in question. The region for [`FaultKind::CountMismatch`]. The
+    /// requested bytes for [`FaultKind::OutOfMemory`] and [`FaultKind::NoGlobalHeap`]. The number
+    /// of the allocation's site, or 0, for faults that a debug heap detects.
+    pub detail: u64,
+    /// The multiprocessor of the thread.
+    pub sm: u32,
+    /// When the fault was recorded: nanoseconds of the clock that all multiprocessors share
+    /// (`%globaltimer`); in a replay on the CPU, steps.
+    pub nanos: u64,
+    /// The words that the check looked at, as it read them or just after.
+    pub seen: Words,
+    /// The same words a millisecond later.
+    pub later: Words,
+}
+
+/// Words of an entry.
+const ENTRY_WORDS: usize = 10;
+
+/// The number of words of a [`FaultLog`] in device memory.
+pub const FAULT_LOG_WORDS: usize = 1 + ENTRY_WORDS * FAULT_ENTRIES;
+
+/// The log, in device memory. All zeros is an empty log.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FaultLog {
+    count: AtomicU64,
+    entries: [[AtomicU64; ENTRY_WORDS]; FAULT_ENTRIES],
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<FaultLog>() == 8 * FAULT_LOG_WORDS);
+const _: () = assert!(!NATIVE_LAYOUT || align_of::<FaultLog>() == 8);
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Default for FaultLog {
+    fn default() -> Self {
+        FaultLog::from_words(&[0; FAULT_LOG_WORDS])
+    }
+}
+
+impl FaultLog {
+    #[cfg(not(target_arch = "nvptx64"))]
+    /// Decodes the representation in device memory, which the host has read.
+    pub fn from_words(words: &[u64; FAULT_LOG_WORDS]) -> Self {
+        let word = |i: usize| AtomicU64::new(words[i]);
+        let entry = |i: usize| core::array::from_fn(|part| word(1 + ENTRY_WORDS * i + part));
+        FaultLog { count: word(0), entries: core::array::from_fn(entry) }
+    }
+
+    /// Records a fault of the calling thread, found by a check of no words.
+    #[cold]
+    pub fn record(&self, path: FaultPath, address: u64, detail: u64) {
+        self.begin(path, address, detail);
+    }
+
+    /// Records a fault of the calling thread, with the words that the check `seen`. If the fault is
+    /// kept, the thread waits for a millisecond and reads the words again by `again`.
+    ///
+    /// Calls no function, so that a caller off the fast path which does nothing else saves no
+    /// registers.
+    #[inline(always)]
+    pub fn record_words(
+        &self,
+        path: FaultPath,
+        address: u64,
+        detail: u64,
+        seen: impl FnOnce() -> Words,
+        again: impl FnOnce() -> Words,
+    ) {
+        let Some(entry) = self.begin(path, address, detail) else { return };
+        let (has, [word, slab]) = seen().pack();
+        entry[5].store_relaxed(u64::from(has) << 32 | u64::from(thread::sm_id()));
+        entry[6].store_relaxed(word);
+        entry[7].store_relaxed(slab);
+        if NATIVE_LAYOUT {
+            thread::wait(LATER_NANOS, LATER_NAPS);
+        }
+        let (_, [word, slab]) = again().pack();
+        entry[8].store_relaxed(word);
+        entry[9].store_relaxed(slab);
+    }
+
+    /// Counts a fault. Returns its entry, without words, if there is one.
+    #[inline(always)]
+    fn begin(&self, path: FaultPath, address: u64, detail: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
+        // Relaxed: the count only assigns entries (I2); the end of the kernel orders them for the
+        // host.
+        let i = self.count.add_relaxed(1);
+        let entry = self.entries.get(i as usize)?;
+        entry[0].store_relaxed(u64::from(path as u32) << 32 | u64::from(thread::index_in_block()));
+        entry[1].store_relaxed(thread::block_index().into());
+        entry[2].store_relaxed(address);
+        entry[3].store_relaxed(detail);
+        entry[5].store_relaxed(thread::sm_id().into());
+        entry[4].store_relaxed(thread::global_timer_nanos());
+        Some(entry)
+    }
+
+    /// The number of faults since the last reset.
+    pub fn count(&self) -> u64 {
+        self.count.load_relaxed()
+    }
+
+    /// The faults kept in full, in the order of recording.
+    pub fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
+        let kept = self.count().min(FAULT_ENTRIES as u64) as usize;
+        self.entries[..kept].iter().filter_map(|entry| {
+            let [packed, block, address, detail, nanos, has, seen @ .., a, b] =
+                entry.each_ref().map(AtomicU64::load_relaxed);
+            let is_this = |(path, _): &(FaultPath, FaultKind)| u64::from(*path as u32) == packed >> 32;
+            let (path, kind) = FaultPath::KINDS.into_iter().find(is_this)?;
+            let words = |words| Words::unpack((has >> 32) as u32, words);
+            Some(Fault {
+                kind,
+                path,
+                thread: packed as u32,
+                block: block as u32,
+                address,
+                detail,
+                sm: has as u32,
+                nanos,
+                seen: words(seen),
+                later: words([a, b]),
+            })
+        })
+    }
+}

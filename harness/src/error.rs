@@ -20,13 +20,6 @@ pub enum Error {
         advice: String,
     },
 
-    /// A stress run was configured to delay threads, and delayed none.
-    #[error("no thread was delayed at {points}; use more threads or rounds, a smaller pool, or other points")]
-    NoDelays {
-        /// The points of the delays.
-        points: String,
-    },
-
     /// A measured kernel computed a wrong result. Its time means nothing.
     #[error("{what}: the results are wrong: {found}")]
     WrongResult {

@@ -2,59 +2,84 @@
 
 use super::backend::{Range, Transfer};
 use super::module::Module;
-use crate::error::{InvalidModule, Result};
-use crate::lock::lock;
+use crate::error::{InvalidConfig, InvalidModule, Result};
+use std::ops::Range as Between;
 use std::ptr::from_mut;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
 use warpheap_device::sync::delay::{SYMBOL, Settings, WORDS, counts, of_program, words};
 
 /// The shortest and the longest delay: 20 to 200 µs. Long enough for other warps to allocate and
 /// free several times, short enough for thousands of delays.
-const NANOS: (u32, u32) = (20_000, 200_000);
+const NANOS: Between<u32> = 20_000..200_001;
 /// The same in a replay, whose clock counts the steps of all lanes: a block of 256 threads makes
 /// some 10 to 80 steps per lane meanwhile.
-const STEPS: (u32, u32) = (2_000, 20_000);
+const STEPS: Between<u32> = 2_000..20_001;
 
-/// All kernels of the CPU share the words of the program, so one session runs at a time.
-static SESSION: Mutex<()> = Mutex::new(());
+/// Whether delays are switched on. All kernels of the CPU share the words of the program.
+static SWITCHED_ON: AtomicBool = AtomicBool::new(false);
+
+/// The right to switch delays on, until this is dropped.
+#[derive(Debug)]
+struct Session(());
+
+impl Session {
+    fn begin() -> Result<Session> {
+        // ordering: acquire; pairs with the release of `drop`: the last session's words were
+        // cleared.
+        if SWITCHED_ON.swap(true, Ordering::Acquire) {
+            let why = "delays are already switched on in this program; drop them first".into();
+            return Err(InvalidConfig::Delays { why }.into());
+        }
+        Ok(Session(()))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // ordering: release; pairs with the acquire of `begin`.
+        SWITCHED_ON.store(false, Ordering::Release);
+    }
+}
 
 /// Delays that are switched on in the kernels of a module, until this is dropped. On the CPU, in
 /// all kernels of the program.
 #[derive(Debug)]
 #[must_use = "the delays are switched off when this is dropped"]
-pub struct Delays {
+pub struct ActiveDelays {
     module: Module,
     /// The variable; `None` on the CPU.
     place: Option<Range>,
     points: Vec<&'static str>,
-    _session: MutexGuard<'static, ()>,
+    /// Ends after `drop` has cleared the words.
+    _session: Session,
 }
 
 impl Module {
     /// Delays one thread in `one_in` whenever threads pass the points with these names, for 20 to
     /// 200 µs; in a replay, for 2,000 to 20,000 steps. `seed` determines which threads and for how
     /// long, together with the clock. Points that the module's kernels do not pass have no effect.
-    /// Waits for the device, and until other delays of the program are switched off.
+    /// Waits for the device. The program can have one [`ActiveDelays`] at a time.
     ///
     /// # Errors
     /// [`InvalidModule`](crate::Error::InvalidModule) if the kernels were built without the feature
-    /// `delays` of `warpheap-device`; or an earlier failure of the device.
-    ///
-    /// # Panics
-    /// With more than 255 points.
-    pub fn delay(&self, seed: u64, one_in: u32, points: &[&'static str]) -> Result<Delays> {
-        let _session = lock(&SESSION);
+    /// `delays` of `warpheap-device`; [`InvalidConfig`](crate::Error::InvalidConfig) if delays are
+    /// already switched on, or with more than 255 points; or an earlier failure of the device.
+    pub fn delay(&self, seed: u64, one_in: u32, points: &[&'static str]) -> Result<ActiveDelays> {
+        let _session = Session::begin()?;
         let missing = InvalidModule::NoDelays { symbol: SYMBOL };
         let place = self.code().variable(SYMBOL, size_of::<[u64; WORDS]>() as u64, missing)?;
         let nanos = if self.device().info()?.replays { STEPS } else { NANOS };
-        let words = words(&Settings { seed, one_in, nanos, points }).expect("at most 255 points");
-        let delays = Delays { module: self.clone(), place, points: points.to_vec(), _session };
+        let words =
+            words(&Settings { seed, one_in, nanos, points }).ok_or_else(|| InvalidConfig::Delays {
+                why: format!("there is room for 255 points, and {} were given", points.len()),
+            })?;
+        let delays = ActiveDelays { module: self.clone(), place, points: points.to_vec(), _session };
         delays.write(words)?;
         Ok(delays)
     }
 }
 
-impl Delays {
+impl ActiveDelays {
     /// Waits for the device, then returns the number of delays at each point since they were
     /// switched on.
     ///
@@ -78,22 +103,20 @@ impl Delays {
 
     /// Writes the words while no kernel of the module runs.
     fn write(&self, words: [u64; WORDS]) -> Result<()> {
-        let device = self.module.device();
-        // Before blocking launches: a running kernel may wait for one that is yet to be launched.
-        device.synchronize()?;
-        let _blocked = self.module.code().block_launches();
-        device.synchronize()?;
-        let Some(Range { address: to, bytes }) = self.place else {
-            of_program().write(&words);
-            return Ok(());
-        };
-        let write = Transfer::Write { to, from: words.as_ptr().cast(), bytes: bytes as usize };
-        // SAFETY: the range is the variable, whose size was checked; no kernel of the module runs.
-        unsafe { device.driver().transfer(write) }
+        self.module.while_idle(|_| {
+            let Some(Range { address: to, bytes }) = self.place else {
+                of_program().write(&words);
+                return Ok(());
+            };
+            let write = Transfer::Write { to, from: words.as_ptr().cast(), bytes: bytes as usize };
+            // SAFETY: the range is the variable, whose size was checked; no kernel of the module
+            // runs.
+            unsafe { self.module.device().driver().transfer(write) }
+        })
     }
 }
 
-impl Drop for Delays {
+impl Drop for ActiveDelays {
     fn drop(&mut self) {
         if let Err(error) = self.write([0; WORDS]) {
             tracing::warn!(%error, "the delays of a module could not be switched off");

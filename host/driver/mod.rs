@@ -42,7 +42,7 @@ pub(crate) use backend::{
 };
 pub use buffer::DeviceBuffer;
 #[cfg(feature = "delays")]
-pub use delays::Delays;
+pub use delays::ActiveDelays;
 pub use device::Device;
 pub use event::Event;
 pub use growable::GrowableBuffer;

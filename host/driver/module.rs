@@ -153,6 +153,15 @@ impl Module {
         &self.code
     }
 
+    /// Calls `write` while no launch of the module is in progress and the device is idle.
+    pub(super) fn while_idle(&self, write: impl FnOnce(&mut Variables) -> Result<()>) -> Result<()> {
+        // Before blocking launches: a running kernel may wait for one that is yet to be launched.
+        self.device.synchronize()?;
+        let mut named = self.code.block_launches();
+        self.device.synchronize()?;
+        write(&mut named)
+    }
+
     /// Calls `write` to write the module's variables while no launch of the module is in progress
     /// and the device is idle. Each later launch checks that the memory that they name is still
     /// live. After a failure of `write`, launches fail until a later call succeeds.
@@ -161,22 +170,19 @@ impl Module {
         names: Option<(u64, u64)>,
         write: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let device = &self.device;
-        // Before blocking launches: a running kernel may wait for one that is yet to be launched.
-        device.synchronize()?;
-        let mut named = self.code.block_launches();
-        device.synchronize()?;
-        *named = Variables::Unknown;
-        write()?;
-        *named = match names {
-            None => Variables::Nothing,
-            Some((address, bytes)) => {
-                let range = Range { address, bytes };
-                let number = device.registry().number(range);
-                number.map_or(Variables::Unknown, |number| Variables::Memory(Named { range, number }))
-            }
-        };
-        Ok(())
+        self.while_idle(|named| {
+            *named = Variables::Unknown;
+            write()?;
+            *named = match names {
+                None => Variables::Nothing,
+                Some((address, bytes)) => {
+                    let range = Range { address, bytes };
+                    let number = self.device.registry().number(range);
+                    number.map_or(Variables::Unknown, |number| Variables::Memory(Named { range, number }))
+                }
+            };
+            Ok(())
+        })
     }
 }
 

@@ -93,8 +93,8 @@ pub enum InvalidModule {
 
     /// Program and PTX disagree about the layout of a variable: the global allocator, or delays.
     #[error(
-        "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version \
-         of warpheap-device, or only one of them with its feature `debug`: rebuild the PTX"
+        "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version or \
+         other features of warpheap-device: rebuild the PTX"
     )]
     GlobalHeapLayout {
         /// The variable.

@@ -40,6 +40,13 @@ pub enum InvalidConfig {
         why: String,
     },
 
+    /// Delays of threads cannot be switched on.
+    #[error("cannot delay threads: {why}")]
+    Delays {
+        /// The reason, and what is possible.
+        why: String,
+    },
+
     /// A growable buffer cannot reserve this many bytes.
     #[error("cannot reserve {bytes} for a growable buffer: from 1 B to less than 16 EiB are possible")]
     GrowableBuffer {

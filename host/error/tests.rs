@@ -44,6 +44,7 @@ fn position(error: &Error) -> usize {
         Error::NotReset { .. } => 34,
         Error::InvalidConfig(InvalidConfig::GrowableBuffer { .. }) => 35,
         Error::InvalidRequest(InvalidRequest::Misaligned { .. }) => 36,
+        Error::InvalidConfig(InvalidConfig::Delays { .. }) => 37,
     }
 }
 
@@ -129,13 +130,14 @@ fn rest() -> Vec<Error> {
         Error::NotReset { pool: "a heap" },
         InvalidConfig::GrowableBuffer { bytes: Bytes(0) }.into(),
         InvalidRequest::Misaligned { offset: Bytes(2), address: 0x42, align: 4 }.into(),
+        InvalidConfig::Delays { why: "no more".into() }.into(),
     ]
 }
 
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (37, 37));
+    assert_eq!((all().len(), texts.len()), (38, 38));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

@@ -1,21 +1,27 @@
 //! Delays at named points of the allocators, for stress tests.
 //!
 //! ```text
-//! settings | seed | one in | shortest | longest |       all zeros: no delays
+//! settings | seed | one in | shortest, span |           all zeros: no delays
 //! table    | key | count | key | count | ...            hashed by the name of a point
 //! ```
 //!
-//! At a point whose key is in the table, one thread in `one in` waits for a random time between the
-//! two limits, and adds 1 to the point's count. A module of kernels has these words in the variable
-//! [`SYMBOL`]; the kernels of the CPU share those of the program ([`of_program`]).
+//! At a point whose key is in the table, one thread in `one in` waits for a random time, `shortest`
+//! plus less than `span`, and adds 1 to the point's count. A module of kernels has these words in
+//! the variable [`SYMBOL`]; the kernels of the CPU share those of the program ([`of_program`]).
 //!
-//! - I1. The host writes the settings and the keys, while no kernel of the module runs.
+//! - I1. The host writes the settings and the keys. On a GPU, no kernel of the module runs
+//!   meanwhile. On the CPU, kernels of other CPU devices may run: each word is atomic and valid
+//!   alone, so such a thread waits by old or new settings, or does not wait, and may add its delay
+//!   to the count of another point.
 //! - I2. A key of 0 is an empty slot, and there is one: [`words`] fills at most `SLOTS - 1`.
+//! - I3. `span` is 0 only if no delays are switched on.
 
 use super::AtomicU64;
 use crate::thread;
 use core::cell::UnsafeCell;
 use core::fmt;
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
 
 /// The name of the variable in a module that is built with the feature `delays`.
 pub const SYMBOL: &str = "warpheap_delays";
@@ -23,7 +29,7 @@ pub const SYMBOL: &str = "warpheap_delays";
 /// Slots of the table. A power of two, several times the number of points of an allocator.
 const SLOTS: usize = 256;
 /// Words of the settings.
-const SETTINGS: usize = 4;
+const SETTINGS: usize = 3;
 /// Words of the variable.
 pub const WORDS: usize = SETTINGS + 2 * SLOTS;
 
@@ -32,23 +38,23 @@ const NAPS: u32 = 1 << 16;
 
 /// The words of a module.
 #[repr(transparent)]
-pub struct Delays(UnsafeCell<[u64; WORDS]>);
+pub struct DelayWords(UnsafeCell<[u64; WORDS]>);
 
 // SAFETY: every access is atomic.
-unsafe impl Sync for Delays {}
+unsafe impl Sync for DelayWords {}
 
-impl fmt::Debug for Delays {
+impl fmt::Debug for DelayWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delays").finish_non_exhaustive()
+        f.debug_struct("DelayWords").finish_non_exhaustive()
     }
 }
 
 /// The words of this module, or of this program. All zeros at first.
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "its name in a module")]
-static warpheap_delays: Delays = Delays(UnsafeCell::new([0; WORDS]));
+static warpheap_delays: DelayWords = DelayWords(UnsafeCell::new([0; WORDS]));
 
-impl Delays {
+impl DelayWords {
     #[inline(always)]
     fn word(&self, i: usize) -> &AtomicU64 {
         let words = self.0.get().cast::<AtomicU64>();
@@ -62,7 +68,8 @@ impl Delays {
     /// other atomics, so delays that are switched off change no replay.
     #[inline(always)]
     fn setting(&self, i: usize) -> u64 {
-        // SAFETY: no thread writes it (I1).
+        // SAFETY: on a GPU nothing writes it while a kernel runs (I1). On the CPU the load is
+        // atomic.
         unsafe { self.word(i).load_unraced() }
     }
 
@@ -78,7 +85,8 @@ impl Delays {
 
 /// The words of the slot that is tried at this probe: its key, then its count.
 fn slot(key: u64, probe: usize) -> usize {
-    SETTINGS + 2 * ((key as usize).wrapping_add(probe) % SLOTS)
+    // The lowest bit of a key is set.
+    SETTINGS + 2 * (((key >> 32) as usize + probe) % SLOTS)
 }
 
 /// The key of a point's name: its FNV-1a hash, made odd and thus never 0.
@@ -102,8 +110,10 @@ fn mixed(x: u64) -> u64 {
 #[inline(never)]
 pub(super) fn pass(key: u64) {
     let state = &warpheap_delays;
-    let [seed, one_in, shortest, longest] = [0, 1, 2, 3].map(|i| state.setting(i));
-    if one_in == 0 {
+    let [seed, one_in, times] = [0, 1, 2].map(|i| state.setting(i));
+    let (shortest, span) = (times >> 32, times & 0xffff_ffff);
+    // Both: on the CPU, one may be older than the other (I1).
+    if one_in == 0 || span == 0 {
         return;
     }
     let Some(count) = state.count_of(key) else { return };
@@ -114,30 +124,33 @@ pub(super) fn pass(key: u64) {
         return;
     }
     count.add_relaxed(1);
-    let nanos = shortest + (random >> 32) % (longest - shortest + 1);
+    let nanos = shortest + (random >> 32) % span;
     thread::wait(nanos as u32, NAPS);
 }
 
 /// Settings of the delays.
 #[cfg(not(target_arch = "nvptx64"))]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings<'a> {
     /// Determines, with the clock, which threads wait and for how long.
     pub seed: u64,
     /// One thread in this number waits at each pass of a point. At least 1.
     pub one_in: u32,
-    /// The shortest and the longest delay in nanoseconds of the clock.
-    pub nanos: (u32, u32),
+    /// Delays in nanoseconds of the clock.
+    pub nanos: Range<u32>,
     /// The names of the points.
     pub points: &'a [&'static str],
 }
 
-/// The words of these settings, for the host to write. `None` if there are too many points.
+/// The words of these settings, for the host to write. `None` if there are too many points. An
+/// empty range of delays has its start.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn words(settings: &Settings<'_>) -> Option<[u64; WORDS]> {
-    let Settings { seed, one_in, nanos: (shortest, longest), points } = *settings;
+    let Settings { seed, one_in, nanos: Range { start, end }, points } = settings;
+    let span = end.saturating_sub(*start).max(1);
+    let times = u64::from(*start) << 32 | u64::from(span);
     let mut words = [0; WORDS];
-    words[..SETTINGS].copy_from_slice(&[seed, one_in.max(1).into(), shortest.into(), longest.into()]);
+    words[..SETTINGS].copy_from_slice(&[*seed, (*one_in).max(1).into(), times]);
     if points.len() >= SLOTS {
         return None;
     }
@@ -161,19 +174,21 @@ pub fn counts(words: &[u64; WORDS], points: &[&str]) -> std::vec::Vec<u64> {
 
 /// The words of this program, which its kernels on the CPU read.
 #[cfg(not(target_arch = "nvptx64"))]
-pub fn of_program() -> &'static Delays {
+pub fn of_program() -> &'static DelayWords {
     &warpheap_delays
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl Delays {
+impl DelayWords {
     /// Reads all words.
     pub fn read(&self) -> [u64; WORDS] {
         core::array::from_fn(|i| self.word(i).load_relaxed())
     }
 
-    /// Writes all words: those of [`words`], or zeros. No kernel runs.
+    /// Writes all words: those of [`words`], or zeros. The settings last, so that a thread which
+    /// passes meanwhile seldom finds them with the keys of others (I1).
     pub fn write(&self, words: &[u64; WORDS]) {
-        (0..).zip(words).for_each(|(i, word)| self.word(i).store_relaxed(*word));
+        let store = |i: usize| self.word(i).store_relaxed(words[i]);
+        (SETTINGS..WORDS).chain(0..SETTINGS).for_each(store);
     }
 }

@@ -18,7 +18,7 @@
 
 use super::compare::DeviceCheck;
 use super::config::{Limit, StressConfig};
-use super::delays::ActiveDelays;
+use super::delays::RunDelays;
 use super::inject::inject;
 use super::kinds::{Plant, Workload};
 use super::plan::Plan;
@@ -65,7 +65,7 @@ impl Drop for Streams {
 pub(super) struct Run<'a, S> {
     /// Must be the first field: dropped before the pool and the tables, which kernels use.
     pub(super) streams: Streams,
-    delays: Option<ActiveDelays>,
+    delays: Option<RunDelays>,
     pub(super) device: &'a Device,
     pub(super) module: &'a Module,
     pub(super) plan: Plan,
@@ -87,7 +87,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let started = Instant::now();
         let subject = S::new(device, &plan)?;
         let start = subject.start();
-        let delays = plan.delays.as_ref().map(|delays| ActiveDelays::start(module, plan.seed, delays));
+        let delays = plan.delays.as_ref().map(|delays| RunDelays::start(module, plan.seed, delays));
         Ok(Run {
             delays: delays.transpose()?,
             device,
@@ -125,9 +125,13 @@ impl<'a, S: Subject> Run<'a, S> {
             self.round = self.round.saturating_sub(1);
             self.end()?;
         }
-        match self.delays.as_ref().map(ActiveDelays::report).transpose() {
-            Err(error) if self.report.is_clean() => return Err(error),
-            delays => self.report.delays = delays.ok().flatten(),
+        match self.delays.as_ref().map(RunDelays::report).transpose() {
+            Ok(delays) => self.report.delays = delays,
+            // The findings are reported, without the counts.
+            Err(error) if !self.report.is_clean() => {
+                tracing::warn!(%error, "the number of delays is unknown");
+            }
+            Err(error) => return Err(error),
         }
         self.report.finish(self.started.elapsed());
         Ok(self.report)

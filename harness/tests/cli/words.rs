@@ -44,6 +44,7 @@ fn help_has_examples_defaults_and_statuses() {
         "--json",
         "--plant",
         "--delays",
+        "--delay-one-in",
         "--watchdog",
     ];
     for option in options {
@@ -89,6 +90,8 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("stress --backend cpu --allocator bump --workload storm", "use freelist or heap"),
         ("stress --backend cpu --workload pipeline --streams 1", "two streams"),
         ("stress --delays heap/clam", "--delays list"),
+        ("stress --delays heap --delay-one-in 0", "whole number of 1 or more"),
+        ("stress --delay-one-in 4", "--delays"),
         ("stress --plant fire", "overlap, double-free, lost-block, torn-write"),
         ("stress --replay --backend cuda", "cannot be replayed"),
         ("stress --backend cpu --device 1", "--device is for a GPU"),

@@ -5,18 +5,27 @@
 mod slots;
 
 use slots::{OVERLAPS, RACES, SOUND, SlotPool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use warpheap::error::InvalidModule;
+use warpheap::error::{InvalidConfig, InvalidModule};
 use warpheap::simt::Mode;
-use warpheap::{Device, Error};
+use warpheap::{Backend, Device, Error};
 use warpheap_device::sync::Site;
-use warpheap_device::sync::delay::{Settings, words};
+use warpheap_device::sync::delay::{Settings, WORDS, counts, words};
 use warpheap_harness::stress::{
     AllocatorKind, DelayReport, Delays, FindingKind, Limit, SizeMix, StressConfig, StressReport, Subject,
     Workload, stress, stress_allocator,
 };
 use warpheap_harness::{OwnModule, build_info};
+
+/// Tests with delays run one at a time: the program can switch them on once.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The CPU, and the GPU if there is one.
 fn devices() -> Vec<Device> {
@@ -31,23 +40,31 @@ fn run(device: &Device, config: &StressConfig) -> warpheap_harness::Result<Stres
 }
 
 /// Small, crowded pools: half of what the threads would hold, of small and of large blocks.
-fn crowded(allocator: AllocatorKind) -> Vec<StressConfig> {
-    let base = StressConfig::new().allocator(allocator).threads(512).streams(2).limit(Limit::Rounds(9));
+/// On a GPU with more threads, many of which are resident at once, and pools as much larger.
+fn crowded(allocator: AllocatorKind, device: &Device) -> Vec<StressConfig> {
+    let scale = if device.backend() == Backend::Cuda { 128 } else { 1 };
+    let base = StressConfig::new().allocator(allocator).threads(512 * scale);
+    let base = base.streams(2).limit(Limit::Rounds(9));
+    let pool = |bytes: u64| Some(u64::from(scale) * bytes);
     let delays = |one_in| base.clone().delays(Some(Delays::at(["all"]).one_in(one_in)));
     match allocator {
         AllocatorKind::Bump => {
             // Few threads cross the end of a lease.
             let base = delays(2);
-            let small = base.clone().pool_bytes(Some(1 << 20));
-            vec![small.clone().sizes(16..=4096), small.sizes(64..=64), base.sizes(16..=40_000)]
+            let small = base.clone().pool_bytes(pool(1 << 20));
+            vec![
+                small.clone().sizes(16..=4096),
+                small.sizes(64..=64),
+                base.sizes(16..=40_000).limit(Limit::Rounds(3)),
+            ]
         }
         AllocatorKind::FreeList => {
             let small = delays(16).sizes(16..=64);
             let storm = small.clone().workload(Workload::Storm);
-            vec![small.clone().pool_bytes(Some(64 * 2000)), small.workload(Workload::Exchange), storm]
+            vec![small.clone().pool_bytes(pool(64 * 2000)), small.workload(Workload::Exchange), storm]
         }
         _ => {
-            let base = delays(8).pool_bytes(Some(1 << 20));
+            let base = delays(8).pool_bytes(pool(1 << 20));
             let mixed = base.clone().sizes(16..=8192).mix(SizeMix::MostlySmall);
             let pipeline = mixed.clone().workload(Workload::Pipeline);
             vec![mixed, pipeline, base.clone().sizes(64..=64), base.sizes(16..=70_000)]
@@ -58,11 +75,12 @@ fn crowded(allocator: AllocatorKind) -> Vec<StressConfig> {
 /// The pools stay sound, and every point of every allocator is passed.
 #[test]
 fn crowded_pools_stay_sound_with_delays_at_every_point() {
+    let _alone = alone();
     for (device, allocator) in
         devices().iter().flat_map(|device| AllocatorKind::ALL.map(|kind| (device, kind)))
     {
-        let mut all = BTreeMap::<_, u64>::new();
-        for config in crowded(allocator) {
+        let mut all: BTreeMap<_, u64> = allocator.points().map(|name| (name, 0)).collect();
+        for config in crowded(allocator, device) {
             let report = run(device, &config).unwrap_or_else(|error| panic!("{device}, {config:?}: {error}"));
             assert!(report.is_clean(), "{device}, {config:?}: {:#?}", report.findings);
             let DelayReport { points, total, .. } = report.delays.expect("the run had delays");
@@ -70,8 +88,8 @@ fn crowded_pools_stay_sound_with_delays_at_every_point() {
             points.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
         }
         println!("{device}: {all:?}");
-        assert!(all.keys().copied().eq(std::collections::BTreeSet::from_iter(allocator.points())));
-        let missed: Vec<_> = all.iter().filter(|(_, count)| **count == 0).collect();
+        let missed = all.iter().filter(|(_, count)| **count == 0);
+        let missed: Vec<_> = missed.collect();
         assert!(missed.is_empty(), "{device}: no thread was delayed at {missed:?}");
     }
 }
@@ -92,6 +110,7 @@ where
 /// A claim by a load and a store is found only if a thread is delayed between the two.
 #[test]
 fn a_race_between_two_steps_is_found_by_a_delay_between_them() {
+    let _alone = alone();
     assert!(run_slots::<RACES>(None).unwrap().is_clean());
     let at = || Some(Delays::at(["slots"]).one_in(64));
     let report = run_slots::<RACES>(at()).unwrap();
@@ -103,10 +122,12 @@ fn a_race_between_two_steps_is_found_by_a_delay_between_them() {
 
 #[test]
 fn the_seed_of_a_replay_determines_its_delays() {
+    let _alone = alone();
     let replay = |seed| {
-        let config =
-            crowded(AllocatorKind::FreeList).remove(0).threads(256).seed(seed).limit(Limit::Rounds(2));
-        run(&Device::cpu_with(Mode::Replay { seed }), &config).unwrap().delays.unwrap().points
+        let device = Device::cpu_with(Mode::Replay { seed });
+        let config = crowded(AllocatorKind::FreeList, &device).remove(0);
+        let config = config.threads(256).seed(seed).limit(Limit::Rounds(2));
+        run(&device, &config).unwrap().delays.unwrap().points
     };
     let first = replay(11);
     assert_eq!(first, replay(11));
@@ -121,20 +142,68 @@ fn delays_that_cannot_take_place_are_errors_with_advice() {
         (freelist(Delays::at(["freelist/cl"])), "it has these points"),
         (freelist(Delays::at::<&str>([])), "name at least one point"),
         (freelist(Delays::at(["all"]).one_in(0)), "at least one thread"),
-        // So rare that none takes place.
-        (
-            freelist(Delays::at(["all"]).one_in(u32::MAX)).threads(256),
-            "no thread was delayed at freelist/claim",
-        ),
     ];
+    let _alone = alone();
     for (config, advice) in cases {
         let error = run(&Device::cpu(), &config).unwrap_err().to_string();
         assert!(error.contains(advice), "{config:?}: {error}");
     }
 }
 
+/// So rare that none takes place: the report says so, and has the rest.
+#[test]
+fn a_run_without_a_delay_has_a_report() {
+    let _alone = alone();
+    let rare = Delays::at(["all"]).one_in(u32::MAX);
+    let config = StressConfig::new().allocator(AllocatorKind::FreeList).threads(256).delays(Some(rare));
+    let report = run(&Device::cpu(), &config).unwrap();
+    let delays = report.delays.as_ref().unwrap();
+    assert!(report.is_clean() && report.pairs > 0, "{report:#?}");
+    assert_eq!((delays.total, delays.points.values().sum()), (0, 0_u64));
+}
+
+#[test]
+fn delays_are_switched_on_once_at_a_time() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let _alone = alone();
+    let module = Device::cpu().native_module().unwrap();
+    let delays = is_send(module.delay(1, 1, &["test/here"]).unwrap());
+    let error = module.delay(1, 1, &["test/here"]).unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig(InvalidConfig::Delays { .. })), "{error}");
+    assert!(error.to_string().contains("already switched on"), "{error}");
+    drop(delays);
+    drop(module.delay(1, 1, &["test/here"]).unwrap());
+    let error = module.delay(1, 1, &["test/here"; 256]).unwrap_err().to_string();
+    assert!(error.contains("room for 255 points, and 256"), "{error}");
+    drop(module.delay(1, 1, &["test/here"]).unwrap());
+}
+
+/// Kernels of another CPU device run while the settings change.
+#[test]
+fn settings_may_change_while_threads_pass_points() {
+    const HERE: Site = Site::new("test/here");
+    let _alone = alone();
+    let module = Device::cpu().native_module().unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let passes = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                HERE.delay();
+            }
+        });
+        for seed in 0..2000 {
+            drop(module.delay(seed, 1 + seed as u32, &["test/here"]).unwrap());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        passes.join().expect("no pass panics");
+    });
+}
+
 #[test]
 fn kernels_without_delays_are_rejected() {
+    let _alone = alone();
     const PTX: &str = ".version 7.0 .target sm_70 .visible .entry double() { ret; }";
     let module = Device::cpu().load_module(PTX).unwrap();
     let error = module.delay(1, 1, &["heap/claim"]).unwrap_err();
@@ -150,6 +219,7 @@ fn kernels_without_delays_are_rejected() {
 fn a_point_waits_and_is_counted_until_the_delays_are_dropped() {
     const HERE: Site = Site::new("test/here");
     const THERE: Site = Site::new("test/there");
+    let _alone = alone();
     let delays = Device::cpu().native_module().unwrap().delay(7, 2, &["test/here"]).unwrap();
     let began = Instant::now();
     (0..100).for_each(|_| HERE.delay());
@@ -172,8 +242,19 @@ fn a_point_waits_and_is_counted_until_the_delays_are_dropped() {
 #[test]
 fn every_point_has_a_slot() {
     let names: Vec<&'static str> = (0..256).map(|i| &*format!("test/{i}").leak()).collect();
-    let of = |points| words(&Settings { seed: 0, one_in: 1, nanos: (0, 0), points });
-    let found = of(&names[1..]).expect("255 points fit");
-    assert_eq!(found.into_iter().filter(|word| *word != 0).count(), 255 + 1, "the keys, and `one in`");
+    let of = |points| words(&Settings { seed: 0, one_in: 1, nanos: 0..1, points });
     assert!(of(&names).is_none(), "an empty slot must be left");
+    let mut found = of(&names[1..]).expect("255 points fit");
+    // The settings have an odd number of words, then keys and counts alternate. Let each key be its
+    // own count.
+    let keys: Vec<_> = (3..WORDS).step_by(2).filter(|key| found[*key] != 0).collect();
+    assert_eq!(keys.len(), 255);
+    keys.iter().for_each(|key| found[key + 1] = found[*key]);
+    let counted = counts(&found, &names);
+    let distinct = BTreeSet::from_iter(counted.iter().copied());
+    assert_eq!((counted[0], distinct.len()), (0, 256), "each name has the count of its own key");
+    // Keys have home slots of either parity.
+    let few = of(&names[..32]).unwrap();
+    let parity = |odd: usize| (3..WORDS).step_by(4).filter(|key| few[key + 2 * odd] != 0).count();
+    assert!(parity(0) >= 8 && parity(1) >= 8, "{} {}", parity(0), parity(1));
 }

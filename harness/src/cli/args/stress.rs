@@ -119,6 +119,12 @@ pub struct StressArgs {
     /// Default: none.
     #[arg(long, value_name = "POINTS", value_delimiter = ',')]
     pub delays: Option<Vec<String>>,
+    /// Delay one thread in N at each pass of a point; a small N makes delays likely on paths that
+    /// threads seldom take.
+    ///
+    /// Default: 1024.
+    #[arg(long, value_name = "N", value_parser = parse::count, requires = "delays")]
+    pub delay_one_in: Option<u32>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -3,13 +3,13 @@
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, UNDELAYED};
 use super::session::Session;
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use clap::ValueEnum;
 use warpheap::simt::Mode;
-use warpheap_harness::stress::{AllocatorKind, Limit, SizeMix, StressReport};
+use warpheap_harness::stress::{AllocatorKind, DelayReport, Limit, SizeMix, StressReport};
 
 /// Maximum number of printed findings per run.
 const PRINTED: usize = 5;
@@ -89,6 +89,11 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
     if !reports.is_empty() {
         console.say(format_args!("{}\n", summary(&reports, console.is_terminal())));
     }
+    for report in &reports {
+        if let Some(delays) = &report.delays {
+            console.say(format_args!("{}\n", delays_by_point(report.allocator, delays)));
+        }
+    }
     for outcome in outcomes.iter().filter(|outcome| outcome.exit != Status::Clean) {
         complain(session, outcome, console);
     }
@@ -138,6 +143,15 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     table.render()
 }
 
+/// The delays of a run at each point, and the points without any.
+fn delays_by_point(allocator: &str, delays: &DelayReport) -> String {
+    let (some, none): (Vec<_>, Vec<_>) = delays.points.iter().partition(|(_, count)| **count > 0);
+    let some: Vec<_> = some.iter().map(|(name, count)| format!("{name} {}", Count(**count))).collect();
+    let none: Vec<_> = none.iter().map(|(name, _)| **name).collect();
+    let none = if none.is_empty() { String::new() } else { format!("; none at {}", none.join(", ")) };
+    format!("Delays of {allocator}: {}{none}", if some.is_empty() { "0".into() } else { some.join(", ") })
+}
+
 /// Prints the findings of a run, and how to reproduce them.
 fn complain(session: &Session, outcome: &Outcome, console: &Console) {
     let allocator = outcome.allocator;
@@ -145,7 +159,12 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
         console.say(format_args!("{}: {allocator}: {error}", outcome.status.to_uppercase()));
     }
     if let Some(report) = &outcome.report {
-        if report.is_clean() {
+        if outcome.status == UNDELAYED {
+            console.say(format_args!(
+                "NOT DELAYED: {allocator}: no thread was delayed; use more threads or rounds, a smaller pool, other \
+                 points, or a smaller --delay-one-in"
+            ));
+        } else if report.is_clean() {
             console.say(format_args!(
                 "MISSED: {allocator}: the injected fault was not detected; run more rounds: if it \
                  is still not detected, the checks are broken"

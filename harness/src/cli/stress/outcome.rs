@@ -6,6 +6,9 @@ use super::watch::Watch;
 use serde::Serialize;
 use warpheap_harness::stress::{AllocatorKind, StressConfig, StressReport, stress};
 
+/// The status of a run without a finding in which no delay took place.
+pub const UNDELAYED: &str = "no thread was delayed";
+
 /// Result of one run.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
@@ -30,8 +33,10 @@ pub fn outcome_of(session: &Session, config: &StressConfig, watch: &mut Watch) -
     watch.stop();
     match result {
         Ok(report) => {
+            let delayed = report.delays.as_ref().is_none_or(|delays| delays.total > 0);
             let (status, exit) = match (report.is_clean(), config.plant) {
-                (true, None) => ("clean", Status::Clean),
+                (true, None) if delayed => ("clean", Status::Clean),
+                (true, None) => (UNDELAYED, Status::Failed),
                 (true, Some(_)) => ("planted fault missed", Status::Failed),
                 (false, _) => ("fault", Status::Fault),
             };

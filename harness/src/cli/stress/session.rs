@@ -75,6 +75,10 @@ impl Session {
             // Of several allocators, each has some of the points.
             let is_meant = |point: &&String| args.allocator.0.len() == 1 || allocator.has_point(point);
             let delays = args.delays.as_ref().map(|points| Delays::at(points.iter().filter(is_meant)));
+            let delays = delays.map(|delays| match args.delay_one_in {
+                Some(one_in) => delays.one_in(one_in),
+                None => delays,
+            });
             base.clone().allocator(allocator).delays(delays)
         };
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
@@ -104,7 +108,11 @@ impl Session {
         });
         words.push(format!("--seed {seed}"));
         words.extend(config.plant.map(|plant| format!("--plant {plant}")));
-        words.extend(config.delays.as_ref().map(|delays| format!("--delays {}", delays.points.join(","))));
+        words.extend(
+            config.delays.as_ref().map(|delays| {
+                format!("--delays {} --delay-one-in {}", delays.points.join(","), delays.one_in)
+            }),
+        );
         words.join(" ")
     }
 }
@@ -189,6 +197,17 @@ mod tests {
                 assert_eq!(again.replay, first.replay, "{command}");
             }
         }
+    }
+
+    #[test]
+    fn a_reproducing_command_has_the_delays() {
+        let session = session("--backend cpu --allocator heap");
+        let config = session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "scans"]).one_in(4)));
+        let command = session.reproduce(&config, None);
+        let words = command.split_whitespace();
+        let Command::Stress(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!(args.delays.unwrap(), ["heap/claim", "scans"]);
+        assert_eq!(args.delay_one_in, Some(4));
     }
 
     #[test]

@@ -109,7 +109,11 @@ unsafe impl DeviceAlloc for FreeList {
 // SAFETY: a block has one owner (I1 to I3 of the heap).
 unsafe impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
-    const POINTS: &'static [&'static [&'static str]] = &[&heap::SITES, &heap::POINTS, &scans::POINTS];
+    const POINTS: &'static [&'static [&'static str]] = if heap::DEBUG {
+        &[&heap::SITES, &heap::POINTS, &scans::POINTS, &heap::debug::DEBUG_SITES]
+    } else {
+        &[&heap::SITES, &heap::POINTS, &scans::POINTS]
+    };
 
     #[track_caller]
     #[inline(always)]

@@ -7,6 +7,7 @@ mod docs;
 mod files;
 mod machines;
 mod pages;
+mod points;
 mod results;
 mod scripts;
 mod sizes;

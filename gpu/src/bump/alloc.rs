@@ -1,6 +1,6 @@
 //! Allocation: one subtraction per warp, and the slow path if that was not enough.
 
-use super::handle::{Bump, POLL_NANOS, SETTLE_POLLS, SUBTRACT};
+use super::handle::{Bump, POLL_NANOS, RESET_RETIRED, SETTLE_POLLS, SUBTRACT};
 use super::lease::{Lease, NO_START, Outcome, Piece, RESET_BELOW};
 use crate::lanes::{Group, Lanes, Sum};
 use crate::spill::with_spilled;
@@ -209,6 +209,7 @@ impl Request<'_> {
     #[inline(always)]
     fn reset_retired(&self, seen: Lease) {
         if seen.signed_remaining() < RESET_BELOW && self.group.leads() {
+            RESET_RETIRED.delay();
             // Relaxed swap, not a store: a read-modify-write keeps the release sequence of the swap
             // that retired the shard.
             self.bump.shard(self.shard).lease.swap_relaxed(Lease::RETIRED.0);

@@ -25,6 +25,8 @@ pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 
 /// The subtraction from a lease.
 pub(super) const SUBTRACT: Site = Site::new("bump/subtract");
+/// The reset of a retired shard's lease, after the look at it.
+pub(super) const RESET_RETIRED: Site = Site::new("bump/reset-retired");
 /// The replacement of a shard's tail, after the look at it.
 pub(super) const KEEP_TAIL: Site = Site::new("bump/keep-tail");
 /// The store of a shard's next lease, after it was taken from the root.
@@ -38,8 +40,9 @@ pub(super) const CARVE: Site = Site::new("bump/carve");
 /// The lowering of the ceiling, after a search that found nothing.
 pub(super) const LOWER_CEILING: Site = Site::new("bump/lower-ceiling");
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 7] = [
+pub const POINTS: [&str; 8] = [
     "bump/subtract",
+    "bump/reset-retired",
     "bump/keep-tail",
     "bump/store-lease",
     "bump/take-root",

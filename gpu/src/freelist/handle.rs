@@ -25,10 +25,13 @@ pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/ar
 pub(super) const RESERVE: Site = Site::new("freelist/reserve");
 /// The cancellation of what a warp owes, after the look at the count.
 pub(super) const CANCEL: Site = Site::new("freelist/cancel");
+/// The same after [`CANCEL`] has failed too often, without a look.
+pub(super) const CANCEL_ALL: Site = Site::new("freelist/cancel-all");
 /// The credit of released blocks, between their bits and the count.
 pub(super) const CREDIT: Site = Site::new("freelist/credit");
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 3] = ["freelist/reserve", "freelist/cancel", "freelist/credit"];
+pub const POINTS: [&str; 4] =
+    ["freelist/reserve", "freelist/cancel", "freelist/cancel-all", "freelist/credit"];
 
 /// A pool of blocks of one size, in the form that kernels use.
 #[derive(Clone, Copy, Debug)]

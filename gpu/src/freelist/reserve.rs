@@ -1,6 +1,6 @@
 //! Reservation: a warp's right to some clear bits of a region (I1).
 
-use super::handle::{CANCEL, CREDIT, FreeList, RESERVE};
+use super::handle::{CANCEL, CANCEL_ALL, CREDIT, FreeList, RESERVE};
 use super::region::Word;
 use crate::lanes::Lanes;
 
@@ -95,6 +95,7 @@ impl FreeList {
                 Err(now) => seen = Word(now),
             }
         }
+        CANCEL_ALL.delay();
         word.add_relaxed(owed.into());
         owed
     }

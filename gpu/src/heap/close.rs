@@ -7,7 +7,7 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, RETIRE, STORE_ENTRY, TAKE};
+use super::{CLOSE_ENTRY, Heap, RETIRE, TAKE};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
@@ -135,7 +135,7 @@ impl Heap {
             return 0;
         }
         for slab in run..run + info.slabs {
-            STORE_ENTRY.delay();
+            CLOSE_ENTRY.delay();
             // Relaxed: the set's release is behind it.
             self.entry(slab).store_relaxed(Entry::FREE.0);
         }

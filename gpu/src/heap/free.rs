@@ -5,7 +5,7 @@ use super::class_info::{full_word, words};
 use super::count::Count;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
-use super::{ADD_COUNT, FREE, Heap, SET_BITS};
+use super::{ADD_COUNT, FREE, Heap, MARK_JOINED, SET_BITS};
 use crate::fault::{FaultPath, Words};
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
@@ -188,6 +188,7 @@ impl Heap {
         let full = full_word(blocks, block / WORD_BITS);
         let change = Count::change(old, old | bits, full);
         if change.whole() > 0 && bits != full {
+            MARK_JOINED.delay();
             // Relaxed: of one word, so it is there before the addition.
             count.or_relaxed(Count::JOINED.0);
         }

@@ -8,7 +8,7 @@
 
 use super::class_info::ClassInfo;
 use super::sets::Run;
-use super::{Heap, TAKE_FRESH};
+use super::{Heap, TAKE_ALL_FRESH, TAKE_FRESH};
 use crate::sync::AtomicU32;
 
 /// Words from one shard's to the next, which avoids false sharing of a cache sector.
@@ -79,6 +79,7 @@ impl Heap {
         let mut any = false;
         for shard in 0..self.layout.shards {
             if self.has_fresh(shard) {
+                TAKE_ALL_FRESH.delay();
                 let first = self.fresh(shard).swap_relaxed(self.layout.partition_start(shard + 1));
                 self.give_tail(shard, first);
                 any = true;

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, POLL_NANOS, STORE_ENTRY};
+use super::{FREE_LARGE, Heap, POLL_NANOS, STORE_LARGE};
 use crate::fault::FaultPath;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -74,7 +74,7 @@ impl Heap {
             // Relaxed: who frees the allocation has got it from the caller.
             self.entry(slab).store_relaxed(Entry::REST.0);
         }
-        STORE_ENTRY.delay();
+        STORE_LARGE.delay();
         self.entry(run.first).store_relaxed(Entry::large(run.len).0);
         self.slab_address(run.first)
     }
@@ -91,7 +91,7 @@ impl Heap {
             Some(len) if address == self.slab_address(slab) => len,
             _ => return self.misuse(FaultPath::NotAStart, address),
         };
-        STORE_ENTRY.delay();
+        FREE_LARGE.delay();
         // Relaxed: of two that free it the CAS lets one go on; what the owner wrote goes with GIVE_SLAB.
         if self.entry(slab).cas_relaxed(entry.0, Entry::FREE.0).is_err() {
             return self.misuse(FaultPath::EntryChanged, address);

@@ -84,6 +84,7 @@ mod large;
 pub mod layout;
 mod overview;
 mod parts;
+mod points;
 mod refill;
 mod resize;
 mod reuse;
@@ -104,11 +105,17 @@ pub use group::BlockShare;
 pub use layout::HeapLayout;
 pub use overview::Overview;
 pub use parts::Parts;
+pub use points::POINTS;
 
 use crate::kernel::DeviceHandle;
 use crate::sync::{NATIVE_LAYOUT, Site};
 use crate::thread;
 use entry::Entry;
+use points::{
+    ADD_COUNT, BEGIN_COUNT, CLEAR_BITS, CLOSE_ENTRY, FREE_LARGE, MARK_JOINED, NOTE_RUN, RETURN_RUN, SET_BITS,
+    STORE_ENTRY, STORE_LARGE, STORE_RESULT, STORE_RUNS, STORE_SPAN, SWEEP_ENTRY, TAKE_ALL_FRESH, TAKE_FRESH,
+    TAKE_RUN,
+};
 
 /// Words from one slab's count to the next, which avoids false sharing of a cache sector.
 pub const COUNT_STRIDE: usize = 4;
@@ -163,37 +170,6 @@ pub const SITES: [&str; 12] = [
     "heap/scan-result",
     "heap/search",
     "heap/seek",
-];
-
-/// The store of a span in a cursor, after the fence.
-const STORE_SPAN: Site = Site::new("heap/store-span");
-/// The store of a slab's entry.
-const STORE_ENTRY: Site = Site::new("heap/store-entry");
-/// The claim of fresh slabs.
-const TAKE_FRESH: Site = Site::new("heap/take-fresh");
-/// The bits of freed blocks, after the fence.
-const SET_BITS: Site = Site::new("heap/set-bits");
-/// The addition to a run's count, after the bits.
-const ADD_COUNT: Site = Site::new("heap/add-count");
-/// The clearing of all bits of a run.
-const CLEAR_BITS: Site = Site::new("heap/clear-bits");
-/// The insertion of a run into a set, after its count.
-const NOTE_RUN: Site = Site::new("heap/note-run");
-/// The removal of runs from a set, after the look at it.
-const TAKE_RUN: Site = Site::new("heap/take-run");
-/// The result of a scan, class by class.
-const STORE_RESULT: Site = Site::new("heap/store-result");
-/// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 9] = [
-    "heap/store-span",
-    "heap/store-entry",
-    "heap/take-fresh",
-    "heap/set-bits",
-    "heap/add-count",
-    "heap/clear-bits",
-    "heap/note-run",
-    "heap/take-run",
-    "heap/store-result",
 ];
 
 /// A heap in the form that kernels use: a handle.

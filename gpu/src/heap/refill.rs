@@ -7,7 +7,7 @@ use super::cursor::Span;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{Heap, INSTALL, PART_SHARDS, STORE_ENTRY};
+use super::{BEGIN_COUNT, Heap, INSTALL, PART_SHARDS, STORE_ENTRY, STORE_RUNS};
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -56,6 +56,7 @@ impl Heap {
             let wanted = peers.count() - seen.left().unwrap_or(0);
             let cursor = self.cursor(class, shard);
             cursor.install(span.without(span.granted(wanted)));
+            STORE_RUNS.delay();
             cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
         }
         span
@@ -97,6 +98,7 @@ impl Heap {
             // Relaxed: a release is behind it.
             self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
             if place == 0 {
+                BEGIN_COUNT.delay();
                 // Relaxed: the same. An addition: others may have pinned what they take for a run.
                 self.count(run.first + slab).add_relaxed(Count::of_class(class).0);
             }

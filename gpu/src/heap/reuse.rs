@@ -13,7 +13,7 @@ use super::class_info::ClassInfo;
 use super::count::Count;
 use super::layout::WORD_BITS;
 use super::sets::{Run, WINDOWS};
-use super::{CLEAR_BITS, Heap, RETIRE};
+use super::{CLEAR_BITS, Heap, RETIRE, RETURN_RUN};
 use crate::lanes::{Group, Lanes};
 use crate::sync::{NATIVE_LAYOUT, QUAD, quad};
 
@@ -231,6 +231,7 @@ impl Heap {
 
     /// Gives back a run that was taken whole, with what that took of its count.
     fn let_go(&self, class: SizeClass, run: u32, change: Count) {
+        RETURN_RUN.delay();
         // Relaxed: a read-modify-write, so who takes the run next acquires what this one did.
         let before = Count(self.count(run).add_relaxed(change.0));
         self.note_if_whole(class, run, before.plus(change));

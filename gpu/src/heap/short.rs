@@ -7,7 +7,7 @@ use super::cursor::{Outcome, Span};
 use super::full::AllocOutcome;
 use super::sets::Run;
 use super::take::TURNS;
-use super::{Heap, INSTALL};
+use super::{Heap, INSTALL, STORE_RUNS};
 use crate::lanes::{Group, Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -54,6 +54,7 @@ impl Heap {
             // ordering: release; pairs with TAKE: the run's bits are clear, and what its blocks' last owners wrote (I4).
             INSTALL.fence_release();
             cursor.install(rest);
+            STORE_RUNS.delay();
             cursor.runs.store_relaxed(row.len.into());
         }
         if warp.rank() < left {

@@ -6,7 +6,7 @@ use super::class::SizeClass;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
-use super::{GIVE_SLAB, Heap, STORE_ENTRY};
+use super::{GIVE_SLAB, Heap, SWEEP_ENTRY};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
@@ -71,7 +71,7 @@ impl Heap {
     fn give_slabs_together(&self, lanes: Group, run: Run) {
         let mut i = lanes.rank();
         while i < run.len {
-            STORE_ENTRY.delay();
+            SWEEP_ENTRY.delay();
             // Relaxed: the set's release is behind it.
             self.entry(run.first + i).store_relaxed(Entry::FREE.0);
             i += lanes.count();

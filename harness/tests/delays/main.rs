@@ -27,6 +27,19 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Points that these runs do not reach.
+const RARE: [&str; 5] = [
+    // After 2^26 subtractions from a retired lease.
+    "bump/reset-retired",
+    // After 2^12 failures of a compare-and-swap in a row.
+    "freelist/cancel-all",
+    // If another warp took one of several runs that a warp had just found.
+    "heap/return-run",
+    // Of debug heaps.
+    "heap/quarantine",
+    "heap/left",
+];
+
 /// The CPU, and the GPU if there is one.
 fn devices() -> Vec<Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
@@ -67,7 +80,11 @@ fn crowded(allocator: AllocatorKind, device: &Device) -> Vec<StressConfig> {
             let base = delays(8).pool_bytes(pool(1 << 20));
             let mixed = base.clone().sizes(16..=8192).mix(SizeMix::MostlySmall);
             let pipeline = mixed.clone().workload(Workload::Pipeline);
-            vec![mixed, pipeline, base.clone().sizes(64..=64), base.sizes(16..=70_000)]
+            let large = base.clone().sizes(16..=70_000);
+            // A path that threads seldom take.
+            let seldom = Some(Delays::at(["heap/take-all-fresh"]).one_in(1));
+            let rare = large.clone().delays(seldom).limit(Limit::Rounds(3));
+            vec![mixed, pipeline, base.sizes(64..=64), large, rare]
         }
     }
 }
@@ -88,7 +105,7 @@ fn crowded_pools_stay_sound_with_delays_at_every_point() {
             points.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
         }
         println!("{device}: {all:?}");
-        let missed = all.iter().filter(|(_, count)| **count == 0);
+        let missed = all.iter().filter(|(name, count)| **count == 0 && !RARE.contains(name));
         let missed: Vec<_> = missed.collect();
         assert!(missed.is_empty(), "{device}: no thread was delayed at {missed:?}");
     }

@@ -24,7 +24,7 @@
 //!
 //! Progress: that of the heap.
 
-use crate::fault::{FaultLog, FaultPath};
+use crate::fault::{FaultCheck, FaultLog};
 use crate::heap::Heap;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::kernel::Arg;
@@ -116,7 +116,7 @@ impl GlobalHeap {
     #[cold]
     #[inline(never)]
     fn stop_without_heap(&self, size: usize) -> ! {
-        self.faults().record(FaultPath::NoHeap, 0, size as u64);
+        self.faults().record(FaultCheck::NoHeap, 0, size as u64);
         thread::exit()
     }
 }

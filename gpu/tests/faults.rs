@@ -1,4 +1,4 @@
-//! Fault records: the check that found the fault, and the words that it saw, then and later.
+//! Fault records: the check that found the fault, and the words that it saw, first and again.
 #![cfg(not(loom))]
 
 #[path = "support/heap.rs"]
@@ -9,13 +9,13 @@ use core::cell::Cell;
 use heap::OwnedHeap;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
-use warpheap_device::fault::{FAULT_ENTRIES, Fault, FaultKind, FaultLog, FaultPath, Words};
+use warpheap_device::fault::{FAULT_ENTRIES, Fault, FaultCheck, FaultKind, FaultLog, SeenWords};
 use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::thread;
 
-fn words(word: u64, entry: u64) -> Words {
-    Words { word: Some(word), entry: Some(entry) }
+fn words(word: u64, entry: u64) -> SeenWords {
+    SeenWords { word: Some(word), entry: Some(entry) }
 }
 
 /// A block that is freed, and the freed address as an offset from it.
@@ -42,19 +42,19 @@ fn a_heap_records_which_check_found_a_fault_and_what_it_saw() {
     let faults: Vec<Fault> = owned.faults.faults().collect();
     let [inside, inside_large, outside, bit, entry] = faults[..] else { panic!("{faults:#?}") };
     let free_entry = u64::from(Heap::free_entry());
-    for (fault, path, kind) in [
-        (inside, FaultPath::NotAStart, FaultKind::InteriorFree),
-        (inside_large, FaultPath::NotAStart, FaultKind::InteriorFree),
-        (outside, FaultPath::Outside, FaultKind::ForeignFree),
-        (bit, FaultPath::BitWasSet, FaultKind::DoubleFree),
-        (entry, FaultPath::EntryWasFree, FaultKind::DoubleFree),
+    for (fault, check, kind) in [
+        (inside, FaultCheck::NotAStart, FaultKind::InteriorFree),
+        (inside_large, FaultCheck::NotAStart, FaultKind::InteriorFree),
+        (outside, FaultCheck::Outside, FaultKind::ForeignFree),
+        (bit, FaultCheck::BitWasSet, FaultKind::DoubleFree),
+        (entry, FaultCheck::EntryWasFree, FaultKind::DoubleFree),
     ] {
-        assert_eq!((fault.path, fault.kind), (path, kind), "{fault:?}");
+        assert_eq!((fault.check, fault.kind), (check, kind), "{fault:?}");
         assert_eq!(fault.seen, fault.later, "no other thread wrote the words: {fault:?}");
-        assert!(!path.to_string().is_empty());
+        assert!(!check.to_string().is_empty());
     }
-    assert_eq!(outside.seen, Words::NONE);
-    assert_eq!(entry.seen, Words { entry: Some(free_entry), word: None });
+    assert_eq!(outside.seen, SeenWords::NONE);
+    assert_eq!(entry.seen, SeenWords { entry: Some(free_entry), word: None });
     assert!(inside.seen.word.is_none() && inside.seen.entry.is_some_and(|entry| entry != free_entry));
     assert!(bit.seen.word.is_some_and(|word| word >> (bit.detail % 32) & 1 == 1), "{bit:?}");
     assert_eq!(bit.seen.entry, inside.seen.entry);
@@ -69,7 +69,7 @@ fn words_are_read_again_later_unless_the_log_is_full() {
     let began = Instant::now();
     let read_at = Cell::new(Duration::ZERO);
     log.record_words(
-        FaultPath::BitWasSet,
+        FaultCheck::BitWasSet,
         1,
         2,
         || words(3, 4),
@@ -81,9 +81,9 @@ fn words_are_read_again_later_unless_the_log_is_full() {
     let fault = log.faults().next().unwrap();
     assert_eq!((fault.seen, fault.later), (words(3, 4), words(5, 6)));
     assert!(read_at.get() >= Duration::from_millis(1) && fault.nanos <= thread::global_timer_nanos());
-    (1..FAULT_ENTRIES).for_each(|_| log.record(FaultPath::NoMemory, 0, 7));
+    (1..FAULT_ENTRIES).for_each(|_| log.record(FaultCheck::NoMemory, 0, 7));
     log.record_words(
-        FaultPath::BitWasSet,
+        FaultCheck::BitWasSet,
         1,
         2,
         || words(3, 4),
@@ -93,6 +93,8 @@ fn words_are_read_again_later_unless_the_log_is_full() {
     let faults: Vec<_> = log.faults().collect();
     assert_eq!(faults.len(), FAULT_ENTRIES);
     assert!(
-        faults[1..].iter().all(|fault| fault.kind == FaultKind::OutOfMemory && fault.later == Words::NONE)
+        faults[1..]
+            .iter()
+            .all(|fault| fault.kind == FaultKind::OutOfMemory && fault.later == SeenWords::NONE)
     );
 }

@@ -1,4 +1,4 @@
-//! What a fault is, and which check found it.
+//! Kinds of faults and the checks that find them.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use core::fmt;
@@ -34,7 +34,7 @@ pub enum FaultKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
-pub enum FaultPath {
+pub enum FaultCheck {
     /// A freed address is not in the pool.
     Outside = 1,
     /// A freed address is not the start of a block.
@@ -69,47 +69,47 @@ pub enum FaultPath {
     QuarantinedRecord = 16,
 }
 
-impl FaultPath {
-    /// Every path, with the kind of the faults that it finds.
-    pub(super) const KINDS: [(FaultPath, FaultKind); 16] = [
-        (FaultPath::Outside, FaultKind::ForeignFree),
-        (FaultPath::NotAStart, FaultKind::InteriorFree),
-        (FaultPath::BitWasClear, FaultKind::DoubleFree),
-        (FaultPath::BitWasSet, FaultKind::DoubleFree),
-        (FaultPath::EntryWasFree, FaultKind::DoubleFree),
-        (FaultPath::EntryChanged, FaultKind::DoubleFree),
-        (FaultPath::InSlots, FaultKind::DoubleFree),
-        (FaultPath::NoClearBit, FaultKind::CountMismatch),
-        (FaultPath::NoMemory, FaultKind::OutOfMemory),
-        (FaultPath::NoHeap, FaultKind::NoGlobalHeap),
-        (FaultPath::CanaryAfter, FaultKind::Overrun),
-        (FaultPath::CanaryBefore, FaultKind::Underrun),
-        (FaultPath::InvalidRecord, FaultKind::Underrun),
-        (FaultPath::NotLive, FaultKind::DoubleFree),
-        (FaultPath::Poison, FaultKind::WriteAfterFree),
-        (FaultPath::QuarantinedRecord, FaultKind::WriteAfterFree),
+impl FaultCheck {
+    /// Every check, with the kind of the faults that it finds.
+    pub(super) const KINDS: [(FaultCheck, FaultKind); 16] = [
+        (FaultCheck::Outside, FaultKind::ForeignFree),
+        (FaultCheck::NotAStart, FaultKind::InteriorFree),
+        (FaultCheck::BitWasClear, FaultKind::DoubleFree),
+        (FaultCheck::BitWasSet, FaultKind::DoubleFree),
+        (FaultCheck::EntryWasFree, FaultKind::DoubleFree),
+        (FaultCheck::EntryChanged, FaultKind::DoubleFree),
+        (FaultCheck::InSlots, FaultKind::DoubleFree),
+        (FaultCheck::NoClearBit, FaultKind::CountMismatch),
+        (FaultCheck::NoMemory, FaultKind::OutOfMemory),
+        (FaultCheck::NoHeap, FaultKind::NoGlobalHeap),
+        (FaultCheck::CanaryAfter, FaultKind::Overrun),
+        (FaultCheck::CanaryBefore, FaultKind::Underrun),
+        (FaultCheck::InvalidRecord, FaultKind::Underrun),
+        (FaultCheck::NotLive, FaultKind::DoubleFree),
+        (FaultCheck::Poison, FaultKind::WriteAfterFree),
+        (FaultCheck::QuarantinedRecord, FaultKind::WriteAfterFree),
     ];
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl fmt::Display for FaultPath {
+impl fmt::Display for FaultCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FaultPath::Outside => "the address is not in the pool",
-            FaultPath::NotAStart => "no block starts at the address",
-            FaultPath::BitWasClear => "the block's bit was clear",
-            FaultPath::BitWasSet => "the block's bit was set",
-            FaultPath::EntryWasFree => "the slab's entry read FREE",
-            FaultPath::EntryChanged => "the slab's entry had changed",
-            FaultPath::InSlots => "the block was in the thread's slots",
-            FaultPath::NoClearBit => "the region had no clear bit",
-            FaultPath::NoMemory => "the heap was out of memory",
-            FaultPath::NoHeap => "no heap was set",
-            FaultPath::CanaryAfter | FaultPath::CanaryBefore => "a canary was overwritten",
-            FaultPath::InvalidRecord => "the record was not valid",
-            FaultPath::NotLive => "the record was not of a live allocation",
-            FaultPath::Poison => "poison was overwritten",
-            FaultPath::QuarantinedRecord => "the record was overwritten in quarantine",
+            FaultCheck::Outside => "the address is not in the pool",
+            FaultCheck::NotAStart => "no block starts at the address",
+            FaultCheck::BitWasClear => "the block's bit was clear",
+            FaultCheck::BitWasSet => "the block's bit was set",
+            FaultCheck::EntryWasFree => "the slab's entry read FREE",
+            FaultCheck::EntryChanged => "the slab's entry had changed",
+            FaultCheck::InSlots => "the block was in the thread's slots",
+            FaultCheck::NoClearBit => "the region had no clear bit",
+            FaultCheck::NoMemory => "the heap was out of memory",
+            FaultCheck::NoHeap => "no heap was set",
+            FaultCheck::CanaryAfter | FaultCheck::CanaryBefore => "a canary was overwritten",
+            FaultCheck::InvalidRecord => "the record was not valid",
+            FaultCheck::NotLive => "the record was not of a live allocation",
+            FaultCheck::Poison => "poison was overwritten",
+            FaultCheck::QuarantinedRecord => "the record was overwritten in quarantine",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The log of faults: its layout, and what threads and the host do with it.
 
-use super::kinds::{FaultKind, FaultPath};
+use super::kinds::{FaultCheck, FaultKind};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
 
@@ -14,17 +14,17 @@ const LATER_NAPS: u32 = 1 << 12;
 
 /// Words of the metadata that a check of a block looked at. `None` for a check that looks at none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Words {
-    /// The word of the bitmap with the block's bit. For [`FaultPath::NoClearBit`], the region's
+pub struct SeenWords {
+    /// The word of the bitmap with the block's bit. For [`FaultCheck::NoClearBit`], the region's
     /// cursor and count.
     pub word: Option<u64>,
-    /// Heap: the entry of the slab.
+    /// Heap: the entry of the slab; of the first slab of the run for [`FaultCheck::BitWasSet`].
     pub entry: Option<u64>,
 }
 
-impl Words {
+impl SeenWords {
     /// No words.
-    pub const NONE: Words = Words { word: None, entry: None };
+    pub const NONE: SeenWords = SeenWords { word: None, entry: None };
 
     #[inline(always)]
     fn pack(self) -> (u32, [u64; 2]) {
@@ -33,7 +33,7 @@ impl Words {
     }
 
     fn unpack(has: u32, [word, entry]: [u64; 2]) -> Self {
-        Words { word: (has & 1 != 0).then_some(word), entry: (has & 2 != 0).then_some(entry) }
+        SeenWords { word: (has & 1 != 0).then_some(word), entry: (has & 2 != 0).then_some(entry) }
     }
 }
 
@@ -44,7 +44,7 @@ pub struct Fault {
     /// The kind of the fault.
     pub kind: FaultKind,
     /// The check that found it.
-    pub path: FaultPath,
+    pub check: FaultCheck,
     /// The thread's index in its block.
     pub thread: u32,
     /// The block's index in its grid.
@@ -62,10 +62,11 @@ pub struct Fault {
     /// When the fault was recorded: nanoseconds of the clock that all multiprocessors share
     /// (`%globaltimer`); in a replay on the CPU, steps.
     pub nanos: u64,
-    /// The words that the check looked at, as it read them or just after.
-    pub seen: Words,
-    /// The same words a millisecond later.
-    pub later: Words,
+    /// The words that the check looked at. The word of [`FaultCheck::BitWasSet`] is as the check
+    /// read it; others are read just after the check.
+    pub seen: SeenWords,
+    /// The same words again about a millisecond later; in a replay on the CPU, some steps later.
+    pub later: SeenWords,
 }
 
 /// Words of an entry.
@@ -103,25 +104,25 @@ impl FaultLog {
 
     /// Records a fault of the calling thread, found by a check of no words.
     #[cold]
-    pub fn record(&self, path: FaultPath, address: u64, detail: u64) {
-        self.begin(path, address, detail);
+    pub fn record(&self, check: FaultCheck, address: u64, detail: u64) {
+        self.begin(check, address, detail);
     }
 
     /// Records a fault of the calling thread, with the words that the check `seen`. If the fault is
-    /// kept, the thread waits for a millisecond and reads the words again by `again`.
+    /// kept, the thread waits for about a millisecond and reads the words again by `again`.
     ///
     /// Calls no function, so that a caller off the fast path which does nothing else saves no
     /// registers.
     #[inline(always)]
     pub fn record_words(
         &self,
-        path: FaultPath,
+        check: FaultCheck,
         address: u64,
         detail: u64,
-        seen: impl FnOnce() -> Words,
-        again: impl FnOnce() -> Words,
+        seen: impl FnOnce() -> SeenWords,
+        again: impl FnOnce() -> SeenWords,
     ) {
-        let Some(entry) = self.begin(path, address, detail) else { return };
+        let Some(entry) = self.begin(check, address, detail) else { return };
         let (has, [word, slab]) = seen().pack();
         entry[5].store_relaxed(u64::from(has) << 32 | u64::from(thread::sm_id()));
         entry[6].store_relaxed(word);
@@ -136,12 +137,12 @@ impl FaultLog {
 
     /// Counts a fault. Returns its entry, without words, if there is one.
     #[inline(always)]
-    fn begin(&self, path: FaultPath, address: u64, detail: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
+    fn begin(&self, check: FaultCheck, address: u64, detail: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
         // Relaxed: the count only assigns entries (I2); the end of the kernel orders them for the
         // host.
         let i = self.count.add_relaxed(1);
         let entry = self.entries.get(i as usize)?;
-        entry[0].store_relaxed(u64::from(path as u32) << 32 | u64::from(thread::index_in_block()));
+        entry[0].store_relaxed(u64::from(check as u32) << 32 | u64::from(thread::index_in_block()));
         entry[1].store_relaxed(thread::block_index().into());
         entry[2].store_relaxed(address);
         entry[3].store_relaxed(detail);
@@ -161,12 +162,12 @@ impl FaultLog {
         self.entries[..kept].iter().filter_map(|entry| {
             let [packed, block, address, detail, nanos, has, seen @ .., a, b] =
                 entry.each_ref().map(AtomicU64::load_relaxed);
-            let is_this = |(path, _): &(FaultPath, FaultKind)| u64::from(*path as u32) == packed >> 32;
-            let (path, kind) = FaultPath::KINDS.into_iter().find(is_this)?;
-            let words = |words| Words::unpack((has >> 32) as u32, words);
+            let is_this = |(check, _): &(FaultCheck, FaultKind)| u64::from(*check as u32) == packed >> 32;
+            let (check, kind) = FaultCheck::KINDS.into_iter().find(is_this)?;
+            let words = |words| SeenWords::unpack((has >> 32) as u32, words);
             Some(Fault {
                 kind,
-                path,
+                check,
                 thread: packed as u32,
                 block: block as u32,
                 address,

@@ -3,7 +3,7 @@
 use super::geometry::WORD_BLOCKS;
 use super::handle::{CLAIM, FreeList, POLL_NANOS};
 use super::reserve::Reservation;
-use crate::fault::{FaultPath, Words};
+use crate::fault::{FaultCheck, SeenWords};
 use crate::lanes::{Lanes, select_bit};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -122,8 +122,8 @@ impl FreeList {
                 place = 0;
             }
         }
-        let words = || Words { word: Some(self.region(r).word.load_relaxed()), ..Words::NONE };
-        self.faults().record_words(FaultPath::NoClearBit, 0, r.into(), words, words);
+        let words = || SeenWords { word: Some(self.region(r).word.load_relaxed()), ..SeenWords::NONE };
+        self.faults().record_words(FaultCheck::NoClearBit, 0, r.into(), words, words);
         None
     }
 }

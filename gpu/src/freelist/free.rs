@@ -2,7 +2,7 @@
 
 use super::geometry::{Location, MAX_CAPACITY, WORD_BLOCKS};
 use super::handle::{FreeList, RELEASE};
-use crate::fault::{FaultPath, Words};
+use crate::fault::{FaultCheck, SeenWords};
 use crate::lanes::{Group, Lanes};
 use crate::units::BlockIndex;
 use core::ptr::NonNull;
@@ -28,8 +28,8 @@ impl FreeList {
         let address = block.as_ptr() as u64;
         self.release(match self.geometry.locate(address.wrapping_sub(self.base as u64)) {
             Location::Block(index) => index,
-            Location::Inside(index) => self.shared().misuse(FaultPath::NotAStart, address, index),
-            Location::Outside => self.shared().misuse(FaultPath::Outside, address, 0),
+            Location::Inside(index) => self.shared().misuse(FaultCheck::NotAStart, address, index),
+            Location::Outside => self.shared().misuse(FaultCheck::Outside, address, 0),
         });
     }
 
@@ -40,14 +40,14 @@ impl FreeList {
     #[inline(always)]
     pub unsafe fn free_index(&self, block: BlockIndex) {
         let inside = block.0 < self.geometry.capacity();
-        self.release(if inside { block.0 } else { self.shared().misuse(FaultPath::Outside, 0, block.0) });
+        self.release(if inside { block.0 } else { self.shared().misuse(FaultCheck::Outside, 0, block.0) });
     }
 
     /// Records an invalid free, which frees nothing.
     #[cold]
     #[inline(never)]
-    fn misuse(&self, path: FaultPath, address: u64, detail: u32) -> u32 {
-        self.faults().record(path, address, detail.into());
+    fn misuse(&self, check: FaultCheck, address: u64, detail: u32) -> u32 {
+        self.faults().record(check, address, detail.into());
         MISUSE
     }
 
@@ -144,8 +144,8 @@ impl FreeList {
         if index != MISUSE && found & bit != 0 {
             let address = self.base as u64 + u64::from(index) * self.geometry.stride();
             let word = self.word(index / WORD_BLOCKS);
-            let words = || Words { word: Some(word.load_relaxed().into()), ..Words::NONE };
-            self.faults().record_words(FaultPath::BitWasClear, address, index.into(), words, words);
+            let words = || SeenWords { word: Some(word.load_relaxed().into()), ..SeenWords::NONE };
+            self.faults().record_words(FaultCheck::BitWasClear, address, index.into(), words, words);
         }
     }
 }

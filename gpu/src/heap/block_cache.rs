@@ -34,7 +34,7 @@ use super::alloc::SMALL_ALIGN;
 use super::class::{SizeClass, rounded_up};
 use super::debug::CallSite;
 use super::entry::Entry;
-use crate::fault::FaultPath;
+use crate::fault::FaultCheck;
 use crate::shared::SharedWord;
 use crate::spill::with_spilled;
 use crate::thread;
@@ -166,7 +166,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         if top == limit || !self.heap.is_block_of(class, address) {
             self.aside(|heap| heap.free_missed(block));
         } else if self.holds(address) {
-            self.aside(|heap| heap.misuse(FaultPath::InSlots, address));
+            self.aside(|heap| heap.misuse(FaultCheck::InSlots, address));
         } else {
             self.push(address);
         }

@@ -6,7 +6,7 @@ use super::count::Count;
 use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::{ADD_COUNT, FREE, Heap, MARK_JOINED, SET_BITS};
-use crate::fault::{FaultPath, Words};
+use crate::fault::{FaultCheck, SeenWords};
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
@@ -57,7 +57,7 @@ impl Heap {
         let offset = address.wrapping_sub(self.base() as u64);
         let slab = offset >> self.layout.slab_log2;
         if slab >= self.layout.slabs.into() {
-            return self.shared().misuse(FaultPath::Outside, address);
+            return self.shared().misuse(FaultCheck::Outside, address);
         }
         let slab = slab as u32;
         // Relaxed: who frees a block has it, or got it from who has: its slab's entry was written before (I5). From where all
@@ -69,7 +69,7 @@ impl Heap {
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         match self.place_of(entry, class, slab, offset) {
             Some(place) => self.release(group, place),
-            None => self.shared().misuse(FaultPath::NotAStart, address),
+            None => self.shared().misuse(FaultCheck::NotAStart, address),
         }
     }
 
@@ -85,13 +85,14 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn misuse(&self, path: FaultPath, address: u64) {
+    pub(super) fn misuse(&self, check: FaultCheck, address: u64) {
         let slab = address.wrapping_sub(self.base() as u64) >> self.layout.slab_log2;
         if slab >= self.layout.slabs.into() {
-            return self.faults().record(path, address, 0);
+            return self.faults().record(check, address, 0);
         }
-        let words = || Words { entry: Some(self.entry(slab as u32).load_relaxed().into()), ..Words::NONE };
-        self.faults().record_words(path, address, 0, words, words);
+        let words =
+            || SeenWords { entry: Some(self.entry(slab as u32).load_relaxed().into()), ..SeenWords::NONE };
+        self.faults().record_words(check, address, 0, words, words);
     }
 
     /// Releases a block per lane, behind the fence. `met`: the lanes that met before it. Only lanes that all did may
@@ -271,14 +272,14 @@ impl Heap {
         let word = self.bits(self.word_of(run, block));
         let words = |word: u32| {
             let entry = self.entry(run).load_relaxed();
-            Words { word: Some(word.into()), entry: Some(entry.into()) }
+            SeenWords { word: Some(word.into()), entry: Some(entry.into()) }
         };
         let mut rest = old & bits;
         while rest != 0 {
             let block = block / WORD_BITS * WORD_BITS + rest.trailing_zeros();
             let address = self.block_address(self.class(class), run, block);
             let (seen, again) = (|| words(old), || words(word.load_relaxed()));
-            self.faults().record_words(FaultPath::BitWasSet, address, block.into(), seen, again);
+            self.faults().record_words(FaultCheck::BitWasSet, address, block.into(), seen, again);
             rest &= rest - 1;
         }
     }

@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::layout::WORD_BITS;
 use super::sets::Run;
 use super::{FREE_LARGE, Heap, POLL_NANOS, STORE_LARGE};
-use crate::fault::FaultPath;
+use crate::fault::FaultCheck;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -85,16 +85,16 @@ impl Heap {
     pub(super) fn free_large(&self, slab: u32, address: u64) {
         let entry = Entry(self.entry(slab).load_relaxed());
         if entry == Entry::FREE {
-            return self.misuse(FaultPath::EntryWasFree, address);
+            return self.misuse(FaultCheck::EntryWasFree, address);
         }
         let len = match entry.large_slabs() {
             Some(len) if address == self.slab_address(slab) => len,
-            _ => return self.misuse(FaultPath::NotAStart, address),
+            _ => return self.misuse(FaultCheck::NotAStart, address),
         };
         FREE_LARGE.delay();
         // Relaxed: of two that free it the CAS lets one go on; what the owner wrote goes with GIVE_SLAB.
         if self.entry(slab).cas_relaxed(entry.0, Entry::FREE.0).is_err() {
-            return self.misuse(FaultPath::EntryChanged, address);
+            return self.misuse(FaultCheck::EntryChanged, address);
         }
         self.give_slabs(Run { first: slab, len });
         self.forget_bare();

@@ -10,7 +10,7 @@ use super::alloc::SMALL_ALIGN;
 use super::class::{SizeClass, rounded_up};
 use super::debug::CallSite;
 use super::entry::Entry;
-use crate::fault::FaultPath;
+use crate::fault::FaultCheck;
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -143,6 +143,6 @@ impl Heap {
     #[cold]
     #[inline(never)]
     pub(crate) fn record_refusal(&self, size: usize) {
-        self.faults().record(FaultPath::NoMemory, 0, size as u64);
+        self.faults().record(FaultCheck::NoMemory, 0, size as u64);
     }
 }

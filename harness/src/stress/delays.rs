@@ -53,7 +53,7 @@ impl Delays {
         let all = || of.iter().copied().flatten().copied();
         if let Some(unknown) = self.points.iter().find(|given| !all().any(|point| is_meant(given, point))) {
             let points = all().collect::<Vec<_>>().join(", ");
-            let found = if points.is_empty() { "it names no points" } else { "it has these points:" };
+            let found = if points.is_empty() { "it lists no points" } else { "it has these points:" };
             return Err(invalid(format!("a {name} with delays at `{unknown}`"), format!("{found} {points}")));
         }
         let points = all().filter(|point| self.points.iter().any(|given| is_meant(given, point))).collect();

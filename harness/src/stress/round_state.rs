@@ -180,11 +180,10 @@ impl RoundState<'_> {
 
 /// Formats what a fault's check saw, and where and when.
 fn evidence(fault: &Fault) -> String {
-    let Fault { path, sm, nanos, seen, later, .. } = fault;
+    let Fault { check, sm, nanos, seen, later, .. } = fault;
     let word = |name: &str, seen: Option<u64>, later: Option<u64>| {
-        seen.zip(later)
-            .map_or(String::new(), |(seen, later)| format!(", {name} {seen:#x}, 1 ms later {later:#x}"))
+        seen.zip(later).map_or(String::new(), |(seen, later)| format!(", {name} {seen:#x}, later {later:#x}"))
     };
     let words = word("word", seen.word, later.word) + &word("entry", seen.entry, later.entry);
-    format!("{path}{words}; on multiprocessor {sm} at {nanos} ns")
+    format!("{check}{words}; on multiprocessor {sm} at {nanos} of the global clock")
 }

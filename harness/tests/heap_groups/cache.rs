@@ -3,7 +3,7 @@
 use crate::support::{BLOCK, Fixture, THREADS, fixtures};
 use warpheap::Device;
 use warpheap::simt::Mode;
-use warpheap_device::fault::FaultPath;
+use warpheap_device::fault::FaultCheck;
 use warpheap_harness::kernels::groups::{
     Endings, Plan, groups_cache, groups_exhaust, groups_misuse, groups_vanish,
 };
@@ -80,14 +80,14 @@ fn threads_that_exit_lose_nothing_if_the_others_end_the_cache() {
 
 #[test]
 fn misuse_is_recorded() {
-    let expected = [FaultPath::InSlots, FaultPath::BitWasSet, FaultPath::NotAStart, FaultPath::Outside];
+    let expected = [FaultCheck::InSlots, FaultCheck::BitWasSet, FaultCheck::NotAStart, FaultCheck::Outside];
     for fixture in fixtures(4) {
-        for (what, path) in (0..).zip(expected) {
+        for (what, check) in (0..).zip(expected) {
             let before = fixture.heap.faults().unwrap().count;
             fixture.run(groups_misuse, BLOCK, (fixture.heap.handle(), fixture.out.slice(), what));
             let faults = fixture.heap.faults().unwrap();
             assert_eq!(faults.count, before + 1, "{what}, {}", fixture.name);
-            assert_eq!(faults.first.last().unwrap().path, path, "{what}, {}", fixture.name);
+            assert_eq!(faults.first.last().unwrap().check, check, "{what}, {}", fixture.name);
             let base = fixture.heap.memory().address();
             let [one, other] = [1, 2].map(|i| fixture.out()[i] - base);
             assert_ne!(one, other, "{what}, {}: a block was allocated twice", fixture.name);

@@ -2,7 +2,7 @@
 
 use super::record::{Record, Recorded, State};
 use super::{CANARY, FREED, NoBlock};
-use crate::fault::{FaultLog, FaultPath};
+use crate::fault::{FaultCheck, FaultLog};
 use crate::heap::Heap;
 use core::ptr::NonNull;
 
@@ -15,7 +15,7 @@ impl Heap {
         let address = user.as_ptr() as u64;
         let (block, record) = match self.freed_block(address) {
             Ok(found) => found,
-            Err(path) => return self.misuse(path, address),
+            Err(check) => return self.misuse(check, address),
         };
         self.check_canaries(&block, &record);
         // SAFETY: this thread has the block now (D1).
@@ -24,31 +24,31 @@ impl Heap {
     }
 
     /// The live block whose user's bytes start there: it is `QUARANTINED` now, and the caller's. Or what is wrong.
-    fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultPath> {
+    fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultCheck> {
         let whole = self.whole_around(address).map_err(|why| match why {
-            NoBlock::Foreign => FaultPath::Outside,
-            NoBlock::Free => FaultPath::EntryWasFree,
-            NoBlock::Inside => FaultPath::NotAStart,
+            NoBlock::Foreign => FaultCheck::Outside,
+            NoBlock::Free => FaultCheck::EntryWasFree,
+            NoBlock::Inside => FaultCheck::NotAStart,
         })?;
         let block = Recorded { whole, salt: self.extra().salt };
         // Of a record that was written over nothing is believed (D3).
-        let (record, state) = block.read().ok_or(FaultPath::InvalidRecord)?;
+        let (record, state) = block.read().ok_or(FaultCheck::InvalidRecord)?;
         if block.user(&record) != address {
-            return Err(FaultPath::NotAStart);
+            return Err(FaultCheck::NotAStart);
         }
         if state != State::Live || !block.turn(State::Live, State::Quarantined) {
-            return Err(FaultPath::NotLive);
+            return Err(FaultCheck::NotLive);
         }
         Ok((block, record))
     }
 
     /// Writes down the first byte of either canary that is none, and mends both.
     fn check_canaries(&self, block: &Recorded, record: &Record) {
-        let paths = [FaultPath::CanaryBefore, FaultPath::CanaryAfter];
-        for (canary, path) in block.canaries(record).into_iter().zip(paths) {
+        let checks = [FaultCheck::CanaryBefore, FaultCheck::CanaryAfter];
+        for (canary, check) in block.canaries(record).into_iter().zip(checks) {
             // SAFETY: this thread has the block (D1).
             let Some(byte) = (unsafe { canary.first_other(CANARY) }) else { continue };
-            self.damage(path, byte, record);
+            self.damage(check, byte, record);
             // SAFETY: the same.
             unsafe { canary.fill(CANARY) };
         }
@@ -60,14 +60,14 @@ impl Heap {
         let block = Recorded { whole, salt: self.extra().salt };
         let Some((record, _)) = block.read() else {
             // Not handed out again (D3).
-            return self.log().record(FaultPath::QuarantinedRecord, start, 0);
+            return self.log().record(FaultCheck::QuarantinedRecord, start, 0);
         };
         let [before, behind] = block.canaries(&record);
         let stretches = [(before, CANARY), (block.poisoned(&record), FREED), (behind, CANARY)];
         // SAFETY: this thread has the block (D1).
         let written = stretches.into_iter().find_map(|(bytes, byte)| unsafe { bytes.first_other(byte) });
         if let Some(byte) = written {
-            self.damage(FaultPath::Poison, byte, &record);
+            self.damage(FaultCheck::Poison, byte, &record);
         }
         if block.turn(State::Quarantined, State::Free)
             && let Some(block) = NonNull::new(start as *mut u8)
@@ -79,8 +79,8 @@ impl Heap {
 
     /// Writes down a byte that someone wrote to without having it.
     #[cold]
-    fn damage(&self, path: FaultPath, byte: u64, record: &Record) {
-        self.log().record(path, byte, record.site.into());
+    fn damage(&self, check: FaultCheck, byte: u64, record: &Record) {
+        self.log().record(check, byte, record.site.into());
     }
 
     /// The requested size of the live block at `user`; 0 if no live block starts there.

@@ -55,10 +55,11 @@ pub struct ActiveDelays {
 }
 
 impl Module {
-    /// Delays one thread in `one_in` whenever threads pass the points with these names, for 20 to
-    /// 200 µs; in a replay, for 2,000 to 20,000 steps. `seed` determines which threads and for how
-    /// long, together with the clock. Points that the module's kernels do not pass have no effect.
-    /// Waits for the device. The program can have one [`ActiveDelays`] at a time.
+    /// Delays a thread that passes one of the points with these names with a probability of 1 in
+    /// `one_in`, for 20 to 200 µs; in a replay, for 2,000 to 20,000 steps. `seed` determines which
+    /// threads and for how long, together with the clock. Points that the module's kernels do not
+    /// pass have no effect. Waits for the device. The program can have one [`ActiveDelays`] at a
+    /// time.
     ///
     /// # Errors
     /// [`InvalidModule`](crate::Error::InvalidModule) if the kernels were built without the feature

@@ -5,9 +5,10 @@
 //! table    | key | count | key | count | ...            hashed by the name of a point
 //! ```
 //!
-//! At a point whose key is in the table, one thread in `one in` waits for a random time, `shortest`
-//! plus less than `span`, and adds 1 to the point's count. A module of kernels has these words in
-//! the variable [`SYMBOL`]; the kernels of the CPU share those of the program ([`of_program`]).
+//! A thread that passes a point whose key is in the table waits with a probability of 1 in
+//! `one in`, for `shortest` plus a random time below `span`, and adds 1 to the point's count. A
+//! module of kernels has these words in the variable [`SYMBOL`]; the kernels of the CPU share those
+//! of the program ([`of_program`]).
 //!
 //! - I1. The host writes the settings and the keys. On a GPU, no kernel of the module runs
 //!   meanwhile. On the CPU, kernels of other CPU devices may run: each word is atomic and valid
@@ -134,7 +135,7 @@ pub(super) fn pass(key: u64) {
 pub struct Settings<'a> {
     /// Determines, with the clock, which threads wait and for how long.
     pub seed: u64,
-    /// One thread in this number waits at each pass of a point. At least 1.
+    /// A thread that passes a point waits with a probability of 1 in this number. At least 1.
     pub one_in: u32,
     /// Delays in nanoseconds of the clock.
     pub nanos: Range<u32>,

@@ -11,7 +11,7 @@ use warpheap_device::bump::Bump;
 use warpheap_device::freelist::FreeList;
 use warpheap_device::heap::Heap;
 
-/// One thread in this number is delayed at each pass of a point.
+/// A thread that passes a point is delayed with a probability of 1 in this number.
 ///
 /// On the CPU, the default churn of a heap makes 1.4 million pairs of an allocation and a free and
 /// 9,100 delays, so 6.5 passes per pair; a free list makes 1.1. Other lanes run meanwhile: the run
@@ -24,7 +24,8 @@ const ONE_IN: u32 = 1024;
 pub struct Delays {
     /// Names of points (`heap/claim`), first parts of names (`heap`), or `all`.
     pub points: Vec<String>,
-    /// One thread in this number is delayed at each pass of a point. Default: 1024.
+    /// A thread that passes a point is delayed with a probability of 1 in this number. Default:
+    /// 1024.
     pub one_in: u32,
 }
 
@@ -98,7 +99,7 @@ pub(super) struct DelayPlan {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DelayReport {
-    /// One thread in this number was delayed at each pass of a point.
+    /// A thread that passed a point was delayed with a probability of 1 in this number.
     pub one_in: u32,
     /// All delays that took place. A run with 0 says no more than a run without delays.
     pub total: u64,

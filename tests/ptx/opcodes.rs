@@ -36,7 +36,8 @@ const SINGLES: [(&str, &str); 41] = [
     ("sync__fence_seq_cst", "fence.sc.gpu"),
     ("sync__block_fence_acq_rel", "fence.acq_rel.cta"),
     ("sync__system_fence_acq_rel", "fence.acq_rel.sys"),
-    ("warp__sync_warp", "bar.warp.sync"),
+    // The mask is made opaque by this register.
+    ("warp__sync_warp", "%warpid"),
     ("warp__order_warp", "bar.warp.sync"),
     ("warp__warp_vote_all", "vote.sync.all.pred"),
     ("warp__warp_vote_any", "vote.sync.any.pred"),
@@ -95,6 +96,7 @@ fn expected() -> BTreeMap<String, Vec<String>> {
         let opcodes = all.get_mut(name).unwrap();
         opcodes.extend(more.iter().map(|opcode| opcode.to_string()));
     };
+    extend("warp__sync_warp", &["bar.warp.sync"]);
     extend("warp__warp_shuffle_idx_64", &["shfl.sync.idx.b32"]);
     // LLVM ends a function that does not return with these.
     extend("thread__exit", &["trap", "exit"]);

@@ -1,7 +1,8 @@
 //! Warp collectives, under the names that `cuda_std::warp` uses.
 //!
 //! Every collective takes the mask of the participating lanes and synchronises them. A shuffle or a
-//! vote does not order memory among lanes; [`sync_warp`] does.
+//! vote does not order memory among lanes; [`sync_warp`] does. On sm_90 and later, only
+//! [`sync_warp`] is certain to wait for lanes that return from a call at different times.
 
 use crate::units::LaneMask;
 pub use crate::units::WARP_SIZE;

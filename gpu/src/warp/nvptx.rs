@@ -1,6 +1,7 @@
 //! The collectives as LLVM intrinsics: intrinsics are convergent, inline assembly is not.
 
 use crate::units::LaneMask;
+use core::arch::asm;
 
 mod intrinsics {
     unsafe extern "unadjusted" {
@@ -58,6 +59,22 @@ pub fn activemask() -> LaneMask {
     LaneMask(unsafe { intrinsics::active_mask() })
 }
 
+/// Returns `mask` as a value that `ptxas` cannot prove equal to another mask.
+///
+/// From sm_90 on, `ptxas` (12.9 to 13.5) omits the convergence check of a collective if an earlier
+/// collective with the same mask has one, even if a call is between them from which lanes return at
+/// different times. Without the check, the collective does not wait for the other lanes.
+#[inline(always)]
+fn opaque(mask: u32) -> u32 {
+    let same: u32;
+    // SAFETY: it accesses only registers. A warp's number is below 2^31, so `w` is zero.
+    unsafe {
+        asm!("{{ .reg .b32 w; mov.u32 w, %warpid; shr.u32 w, w, 31; xor.b32 {}, {}, w; }}",
+            out(reg32) same, in(reg32) mask, options(nostack));
+    }
+    same
+}
+
 macro_rules! collectives {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$mask:ident| $body:expr;)+) => {$(
         #[inline(always)]
@@ -70,7 +87,7 @@ macro_rules! collectives {
 }
 
 collectives! {
-    sync_warp() -> () = |mask| intrinsics::sync(mask);
+    sync_warp() -> () = |mask| intrinsics::sync(opaque(mask));
     order_warp() -> () = |mask| intrinsics::sync(mask);
     warp_vote_all(predicate: bool) -> bool = |mask| intrinsics::all(mask, predicate);
     warp_vote_any(predicate: bool) -> bool = |mask| intrinsics::any(mask, predicate);

@@ -35,7 +35,7 @@ pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("warpheap_device::heap::full", [416, 400, 344, 344, 312]),
     ("warpheap_device::heap::group", [368, 368, 88, 88, 88]),
     ("warpheap_device::heap::holes", [32, 32, 32, 32, 32]),
-    ("warpheap_device::heap::large", [72, 72, 16, 16, 16]),
+    ("warpheap_device::heap::large", [80, 80, 16, 16, 16]),
     ("warpheap_device::heap::refill", [1064, 1064, 688, 688, 736]),
     ("warpheap_device::heap::resize", [232, 232, 120, 120, 144]),
     ("warpheap_device::heap::reuse", [2144, 2144, 48, 48, 48]),

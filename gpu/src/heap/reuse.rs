@@ -111,11 +111,13 @@ impl Heap {
         lanes.sync();
         let full = self.is_full(lanes, info, row);
         let mut len = row.len;
-        if !lanes.all(full && seen == whole.0) {
-            len = self.shared().take_joined::<KEEP>(lanes.group(), class, row, seen);
-        }
         // What each lane acquired is before what the others do with it.
-        lanes.order();
+        if lanes.all(full && seen == whole.0) {
+            lanes.order();
+        } else {
+            len = self.shared().take_joined::<KEEP>(lanes.group(), class, row, seen);
+            lanes.sync();
+        }
         let row = Run { len, ..row };
         self.clear_bits(lanes, info, row);
         row
@@ -184,7 +186,8 @@ impl Heap {
     }
 
     /// The rest of [`take_row`](Self::take_row), when some runs did not have the simplest count of a whole one, or not
-    /// all bits yet. Returns how many of the first ones are taken; the others are given back.
+    /// all bits yet. Returns how many of the first ones are taken; the others are given back. Lanes may return at different
+    /// times.
     #[cold]
     #[inline(never)]
     fn take_joined<const KEEP: bool>(&self, lanes: Group, class: SizeClass, row: Run, seen: u64) -> u32 {
@@ -211,7 +214,6 @@ impl Heap {
         if asks && !taken {
             self.look_again(class, run);
         }
-        lanes.sync();
         len
     }
 

@@ -164,7 +164,8 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.read_64(value, self.mask().leader())
     }
 
-    /// Orders memory among the lanes, which have just synchronised in another collective.
+    /// Orders memory among the lanes, which have just synchronised in another collective. Between
+    /// the two is no call of a function that is not inlined.
     #[inline(always)]
     pub fn order(self) {
         // SAFETY: every lane of the group executes this call.

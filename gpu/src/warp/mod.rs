@@ -48,7 +48,7 @@ pub unsafe fn sync_warp(mask: LaneMask) {
 ///
 /// # Safety
 /// As for [`sync_warp`]. In addition, since that collective no lane of `mask` has done anything
-/// that the other lanes rely on.
+/// that the other lanes rely on, and none has called a function that is not inlined.
 #[inline(always)]
 pub unsafe fn order_warp(mask: LaneMask) {
     // SAFETY: the caller's promise: the lanes of `mask` have just synchronised.

@@ -7,8 +7,8 @@
 //! kernels are linked by the driver, with each function compiled once, both meet it at the call: 32
 //! registers and no spills; functions off the fast path spill. If each kernel is compiled with
 //! copies of all functions it can reach, an allocation spills a little at the call, too. Without a
-//! limit such a kernel takes all registers and still spills, because its register count includes
-//! every function it can reach.
+//! limit such a kernel takes all registers, because its register count includes every function it
+//! can reach.
 
 use crate::support::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
 use crate::support::built_with;
@@ -37,24 +37,24 @@ const LIMITED: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
     max("site_free", 32, 0, 0),
-    max("site_alloc", 32, 40, 11322),
-    max("site_alloc_any", 32, 56, 11486),
+    max("site_alloc", 32, 40, 10474),
+    max("site_alloc_any", 32, 44, 10574),
 ];
 
 const AT_THE_BAR: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
     max("site_free", 35, 0, 0),
-    max("site_alloc", 40, 52, 9762),
-    max("site_alloc_any", 40, 40, 9730),
+    max("site_alloc", 40, 52, 9534),
+    max("site_alloc_any", 40, 44, 9506),
 ];
 
 const UNLIMITED: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
     max("site_free", 32, 0, 0),
-    max("site_alloc", 255, 24, 196),
-    max("site_alloc_any", 255, 24, 204),
+    max("site_alloc", 255, 0, 0),
+    max("site_alloc_any", 255, 0, 0),
 ];
 
 /// Kernels over their limits: more registers than listed, or over a tenth more spills.

@@ -81,9 +81,10 @@ fn crowded(allocator: AllocatorKind, device: &Device) -> Vec<StressConfig> {
             let mixed = base.clone().sizes(16..=8192).mix(SizeMix::MostlySmall);
             let pipeline = mixed.clone().workload(Workload::Pipeline);
             let large = base.clone().sizes(16..=70_000);
-            // A path that threads seldom take.
+            // A path that threads seldom take: only large allocations search the fresh slabs of all
+            // shards.
             let seldom = Some(Delays::at(["heap/take-all-fresh"]).one_in(1));
-            let rare = large.clone().delays(seldom).limit(Limit::Rounds(3));
+            let rare = base.clone().sizes(50_000..=70_000).delays(seldom).limit(Limit::Rounds(3));
             vec![mixed, pipeline, base.sizes(64..=64), large, rare]
         }
     }

@@ -40,6 +40,10 @@ const RARE: [&str; 5] = [
     "heap/left",
 ];
 
+/// Points that these runs reach only on the CPU: on a GPU the lanes of a warp claim the last fresh
+/// slabs of a shard at the same time, so none are left for a later search.
+const RARE_ON_GPUS: [&str; 1] = ["heap/take-all-fresh"];
+
 /// The CPU, and the GPU if there is one.
 fn devices() -> Vec<Device> {
     let required = std::env::var("WARPHEAP_REQUIRE_CUDA").is_ok_and(|value| value == "1");
@@ -106,7 +110,10 @@ fn crowded_pools_stay_sound_with_delays_at_every_point() {
             points.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
         }
         println!("{device}: {all:?}");
-        let missed = all.iter().filter(|(name, count)| **count == 0 && !RARE.contains(name));
+        let is_rare = |name: &&str| {
+            RARE.contains(name) || device.backend() == Backend::Cuda && RARE_ON_GPUS.contains(name)
+        };
+        let missed = all.iter().filter(|(name, count)| **count == 0 && !is_rare(name));
         let missed: Vec<_> = missed.collect();
         assert!(missed.is_empty(), "{device}: no thread was delayed at {missed:?}");
     }

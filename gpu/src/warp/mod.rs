@@ -1,8 +1,9 @@
 //! Warp collectives, under the names that `cuda_std::warp` uses.
 //!
-//! Every collective takes the mask of the participating lanes and synchronises them. A shuffle or a
-//! vote does not order memory among lanes; [`sync_warp`] does. On sm_90 and later, only
-//! [`sync_warp`] is certain to wait for lanes that return from a call at different times.
+//! Every collective takes the mask of the participating lanes. On sm_90 and later, `ptxas` may
+//! compile one without a wait if a call precedes it: call [`sync_warp`] first, which waits for
+//! lanes that return at different times. Only [`sync_warp`] and [`order_warp`] order memory among
+//! lanes.
 
 use crate::units::LaneMask;
 pub use crate::units::WARP_SIZE;

@@ -59,15 +59,17 @@ pub fn activemask() -> LaneMask {
     LaneMask(unsafe { intrinsics::active_mask() })
 }
 
-/// Returns `mask` as a value that `ptxas` cannot prove equal to another mask.
+/// Returns `mask` as a value that `ptxas` does not recognise as the same mask.
 ///
-/// From sm_90 on, `ptxas` (12.9 to 13.5) omits the convergence check of a collective if an earlier
+/// From sm_90 on, `ptxas` (12.9 to 13.5) omits the convergence check of a barrier if an earlier
 /// collective with the same mask has one, even if a call is between them from which lanes return at
-/// different times. Without the check, the collective does not wait for the other lanes.
+/// different times. Without the check, the barrier does not wait for the other lanes. This relies
+/// on `ptxas` not using the range of `%warpid`; `tests/ptx/barriers.rs` checks only the PTX.
 #[inline(always)]
 fn opaque(mask: u32) -> u32 {
     let same: u32;
-    // SAFETY: it accesses only registers. A warp's number is below 2^31, so `w` is zero.
+    // SAFETY: it only computes a mask. A warp's number is below 2^31, so `w` is zero. Not `pure`:
+    // each barrier needs a result of its own.
     unsafe {
         asm!("{{ .reg .b32 w; mov.u32 w, %warpid; shr.u32 w, w, 31; xor.b32 {}, {}, w; }}",
             out(reg32) same, in(reg32) mask, options(nostack));

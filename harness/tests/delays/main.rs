@@ -40,8 +40,9 @@ const RARE: [&str; 5] = [
     "heap/left",
 ];
 
-/// Points that these runs reach only on the CPU: on a GPU the lanes of a warp claim the last fresh
-/// slabs of a shard at the same time, so none are left for a later search.
+/// Points that these runs reach only on the CPU, probably because on a GPU the lanes of a warp
+/// claim the last fresh slabs of a shard at the same time, so that none are left for a later
+/// search.
 const RARE_ON_GPUS: [&str; 1] = ["heap/take-all-fresh"];
 
 /// The CPU, and the GPU if there is one.
@@ -85,8 +86,8 @@ fn crowded(allocator: AllocatorKind, device: &Device) -> Vec<StressConfig> {
             let mixed = base.clone().sizes(16..=8192).mix(SizeMix::MostlySmall);
             let pipeline = mixed.clone().workload(Workload::Pipeline);
             let large = base.clone().sizes(16..=70_000);
-            // A path that threads seldom take: only large allocations search the fresh slabs of all
-            // shards.
+            // A path that threads seldom take: only large allocations take the fresh slabs of all
+            // shards at once.
             let seldom = Some(Delays::at(["heap/take-all-fresh"]).one_in(1));
             let rare = base.clone().sizes(50_000..=70_000).delays(seldom).limit(Limit::Rounds(3));
             vec![mixed, pipeline, base.sizes(64..=64), large, rare]

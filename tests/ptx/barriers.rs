@@ -8,7 +8,7 @@
 use crate::support::{SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
-/// The assembly that makes a mask opaque, but for the operation that writes it.
+/// The assembly that makes a mask opaque, except the instruction that writes it.
 const OPAQUE: [&str; 3] = [".reg .b32 w", "mov.u32 w, %warpid", "shr.u32 w, w, 31"];
 
 const COLLECTIVES: [&str; 5] = ["bar.warp.sync", "shfl.sync.", "vote.sync.", "match.", "redux.sync."];
@@ -25,7 +25,7 @@ struct Function<'a> {
     name: &'a str,
     /// Instructions without their guards, and whether they have one.
     instructions: Vec<(bool, String)>,
-    /// The place of the instruction behind each label.
+    /// The place of the instruction after each label.
     labels: BTreeMap<String, usize>,
 }
 
@@ -36,7 +36,7 @@ struct Barriers {
     own_mask: usize,
     /// How many follow another collective.
     follows: usize,
-    /// The functions of those that have and do neither.
+    /// The functions with a barrier of neither kind, once for each such barrier.
     unsound: Vec<String>,
 }
 
@@ -110,12 +110,14 @@ impl Function<'_> {
         before[0] = BEGINNING;
         let mut changed: Vec<usize> = vec![0];
         while let Some(place) = changed.pop() {
-            let Some((_, instruction)) = self.instructions.get(place) else { continue };
+            let Some((guarded, instruction)) = self.instructions.get(place) else { continue };
             let after = match () {
                 () if instruction.starts_with("call") => CALL,
                 () if COLLECTIVES.iter().any(|start| instruction.starts_with(start)) => COLLECTIVE,
                 () => before[place],
             };
+            // A guarded instruction may be skipped.
+            let after = if *guarded { after | before[place] } else { after };
             for next in self.next(place) {
                 if before[next] | after != before[next] {
                     before[next] |= after;
@@ -126,7 +128,7 @@ impl Function<'_> {
         before
     }
 
-    /// Whether the instructions behind `first`, up to `last`, can be reached without `first`.
+    /// Whether the instructions after `first`, up to `last`, can be reached without `first`.
     fn is_jumped_into(&self, first: usize, last: usize) -> bool {
         let others = (0..self.instructions.len()).filter(|place| !(first..last).contains(place));
         others.flat_map(|place| self.next(place)).any(|next| (first + 1..=last).contains(&next))
@@ -195,12 +197,14 @@ fn a_barrier_that_may_not_wait_is_found() {
         (format!("{call}{opaque}{barrier}"), (1, 0, 0)),
         (format!("{call}{vote}{barrier}{barrier}"), (0, 2, 0)),
         (format!("{vote}@%p1 bra $L;\n{vote}$L:\n{barrier}"), (0, 1, 0)),
-        // No collective; a call after it, on the only path or on one of two; a mask for another
-        // barrier, for two, or for one that is also reached from elsewhere.
+        // No collective; a call after it, on the only path or on one of two; a collective that may
+        // be skipped; a mask for another barrier, for two, or for one that is also reached from
+        // elsewhere.
         (barrier.into(), (0, 0, 1)),
         (format!("{vote}{call}{barrier}"), (0, 0, 1)),
         (format!("{vote}@%p1 bra $L;\n{call}$L: {barrier}"), (0, 0, 1)),
         (format!("{vote}$L:\n{barrier}{call}@%p1 bra $L;"), (0, 0, 1)),
+        (format!("{vote}{call}@%p1 {vote}{barrier}"), (0, 0, 1)),
         (format!("{vote}{call}bra.uni $L;\n$M: .branchtargets $L;\n$L:\n{barrier}"), (0, 0, 1)),
         (
             format!("{vote}{call}$M: .branchtargets\n\t$L;\n@%p1 brx.idx %r9, $M;\n{vote}$L:\n{barrier}"),

@@ -186,8 +186,8 @@ impl Heap {
     }
 
     /// The rest of [`take_row`](Self::take_row), when some runs did not have the simplest count of a whole one, or not
-    /// all bits yet. Returns how many of the first ones are taken; the others are given back. Lanes may return at different
-    /// times.
+    /// all bits yet. Returns how many of the first ones are taken; the others are given back. Lanes
+    /// may return at different times.
     #[cold]
     #[inline(never)]
     fn take_joined<const KEEP: bool>(&self, lanes: Group, class: SizeClass, row: Run, seen: u64) -> u32 {

@@ -207,15 +207,6 @@ fn memory_in_the_cursors_of_one_class_serves_another() {
     });
 }
 
-#[test]
-fn a_walk_without_a_word_for_each_slab_is_none() {
-    let owned = OwnedHeap::new(1 << 20, 1);
-    let slabs = owned.layout.slabs;
-    let walk =
-        |words: u32| owned.heap.audit(slabs, &mut vec![7; words as usize], &mut heap::Census::default());
-    assert_eq!((walk(slabs - 1), walk(slabs), walk(slabs + 1)), (None, Some(()), Some(())));
-}
-
 /// A visitor can modify its copy of the run it is given.
 #[test]
 fn a_run_that_is_not_there_has_no_blocks() {
@@ -235,6 +226,6 @@ fn a_run_that_is_not_there_has_no_blocks() {
     with_lane(|| checked.step(Step::Alloc(64, 0)));
     let slabs = checked.owned.layout.slabs;
     let mut elsewhere = Elsewhere(0);
-    assert_eq!(checked.owned.heap.audit(slabs, &mut vec![0; slabs as usize], &mut elsewhere), Some(()));
+    checked.owned.heap.audit(slabs, &mut elsewhere);
     assert!(elsewhere.0 > 0);
 }

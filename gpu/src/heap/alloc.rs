@@ -1,16 +1,23 @@
-//! Allocation: one subtraction for the lanes of a warp that ask for the same class.
+//! Allocation: one subtraction and one claim for the lanes of a warp that ask for the same class.
+//!
+//! Cost of a warp whose lanes all ask for one class: three round trips, one after the other. An
+//! atomic subtraction takes tickets from the cursor; an acquire atomic claims the bits of the
+//! blocks; a load of the run's entry shows that the run is still one of the class (I2 of
+//! [`runs`](super::runs)). If the blocks lie in two words of the bitmap, two lanes claim at once. A
+//! claim from a fully free word also subtracts from the run's count, without waiting.
 
 use super::Heap;
 use super::class::SizeClass;
-use super::class_info::ClassInfo;
+use super::class_info::{ClassInfo, full_word};
 use super::cursor::Span;
 use super::debug::CallSite;
-use crate::lanes::{Group, Warp};
+use super::index_set::{WORD_BITS, low_bits};
+use crate::lanes::{Group, Lanes, Warp};
 use core::ptr::NonNull;
 
-/// The largest alignment that a block of a class may be asked for: that of the smallest slab.
+/// The largest alignment of a block of a class: the size of the smallest slab.
 pub(super) const SMALL_ALIGN: usize = 1 << 14;
-/// What is no larger can be rounded up to that in 32 bits.
+/// A size up to this can be rounded up to that alignment in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 
 impl Heap {
@@ -18,8 +25,9 @@ impl Heap {
     /// from any thread and any divergent subset of a warp. For a zero-size layout the address must
     /// not be dereferenced. The largest alignment is 2 MiB.
     ///
-    /// Cost per warp, if all lanes request the same size class: 1 acquire atomic on a word of the
-    /// warp's SM. Lanes with other classes do the same concurrently.
+    /// Cost per warp, if all lanes request the same size class: a relaxed atomic on a word of the
+    /// warp's SM, an acquire atomic on the bitmap and a load, one after the other. Lanes with other
+    /// classes do the same concurrently.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -27,14 +35,14 @@ impl Heap {
         self.alloc_at(layout, CallSite::here())
     }
 
-    /// The same, without what a debug heap adds.
+    /// The same without what a debug heap adds.
     #[inline(always)]
     pub(super) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
-        // In 32 bits, so of a size or an alignment that is too large it says nothing.
+        // In 32 bits: meaningless for a size or an alignment that is too large.
         let below = (align as u32).wrapping_sub(1);
         let bytes = (size as u32).wrapping_add(below) & !below;
-        // Sizes from one byte to the limit, compared once: zero wraps around.
+        // One comparison for sizes from one byte to the limit: zero wraps around.
         let small = size <= MOST_ROUNDED && bytes.wrapping_sub(1) < self.layout.small_bytes;
         let address = if small && align <= SMALL_ALIGN {
             self.alloc_small(SizeClass::of(bytes))
@@ -53,8 +61,8 @@ impl Heap {
         }
         let address = self.alloc_large(size as u64, align as u64);
         if address == 0 {
-            // Relaxed: a figure.
-            self.refusal_count().add_relaxed(1);
+            // Relaxed: a statistic.
+            self.overview().failures().add_relaxed(1);
         }
         address
     }
@@ -66,54 +74,95 @@ impl Heap {
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
             return self.alloc_mixed(warp, class);
         }
-        // Read here: what is acquired below empties the multiprocessor's cache.
-        let info = *self.class(class);
-        let mut shard = self.shard();
-        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut shard).0));
-        // The leader took for all: what the last owners wrote is now before every lane (I4).
-        warp.order();
-        let rest = seen.signed_left() - warp.count() as i32;
-        if rest >= 0 {
-            self.block_of_span(&info, seen, rest as u32 + warp.rank())
-        } else {
-            let shard = warp.broadcast_32(shard);
-            self.shared().alloc_crossed(warp, class, shard, seen)
+        let shard = self.shard();
+        let (address, seen) = self.draw(warp, warp, true, 0, class, shard);
+        if warp.all(address != 0) {
+            return address;
         }
+        self.shared().alloc_slow(warp.group(), class, warp.broadcast_32(shard), seen, address)
+    }
+
+    /// For a warp whose lanes ask for several classes.
+    #[inline(always)]
+    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
+        let shard = warp.broadcast_32(self.part_shard());
+        let (address, seen) = self.draw(warp, warp.matching(class.0), true, 0, class, shard);
+        if warp.all(address != 0) {
+            return address;
+        }
+        self.shared().alloc_slow(warp.group(), class, shard, seen, address)
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let (peers, shard) = (group.matching(class.0), self.part_shard());
-        let info = *self.class(class);
-        let seen = self.take_together(group, peers, true, class, shard);
-        let rest = seen.signed_left() - peers.count() as i32;
-        if group.all(rest >= 0) {
-            self.block_of_span(&info, seen, rest as u32 + peers.rank())
-        } else {
-            self.alloc_short(group, peers, class, shard, seen)
+        let shard = group.broadcast_32(self.part_shard());
+        let (address, seen) = self.draw(group, group.matching(class.0), true, 0, class, shard);
+        if group.all(address != 0) {
+            return address;
         }
+        self.alloc_slow(group, class, shard, seen, address)
     }
 
-    /// For a warp whose lanes ask for several classes: the leaders of all take at once.
+    /// Takes tickets for the groups of `peers` that ask, `skip` more than they need, and claims their
+    /// blocks. Returns the address of the lane's block, 0 if it has none, and the span that its
+    /// group saw.
     #[inline(always)]
-    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
-        let shard = self.part_shard();
-        let peers = warp.matching(class.0);
+    pub(super) fn draw<const WHOLE: bool, const ONE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Lanes<ONE>,
+        asks: bool,
+        skip: u32,
+        class: SizeClass,
+        shard: u32,
+    ) -> (u64, Span) {
         let info = *self.class(class);
-        let seen = self.take_together(warp, peers, true, class, shard);
-        let rest = seen.signed_left() - peers.count() as i32;
-        if warp.all(rest >= 0) {
-            self.block_of_span(&info, seen, rest as u32 + peers.rank())
-        } else {
-            self.shared().alloc_short(warp, peers, class, shard, seen)
-        }
+        let leads = asks && peers.leads();
+        let seen = if leads { self.cursor(class, shard).take(peers.count() + skip).0 } else { 0 };
+        let seen = Span(lanes.read_64(seen, peers.leader()));
+        let block = seen.left() - peers.count() as i32 + peers.rank() as i32;
+        let has_ticket = asks && block >= 0;
+        let block = if has_ticket { block as u32 } else { 0 };
+        (self.claim_ticket(lanes, peers, has_ticket, class, &info, seen, block), seen)
     }
 
+    /// Claims the block of each lane with a ticket. Of the lanes with blocks in the same word, the
+    /// first one claims for all.
     #[inline(always)]
-    pub(super) fn block_of_span(&self, info: &ClassInfo, span: Span, block: u32) -> u64 {
-        let (run, block) = span.place(info, block);
-        self.block_address(info, run, block)
+    #[expect(clippy::too_many_arguments, reason = "in registers")]
+    fn claim_ticket<const WHOLE: bool, const ONE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Lanes<ONE>,
+        has_ticket: bool,
+        class: SizeClass,
+        info: &ClassInfo,
+        seen: Span,
+        block: u32,
+    ) -> u64 {
+        let runs = self.runs();
+        let (run, number) = if has_ticket { seen.place(info, block) } else { (0, 0) };
+        let (bit, rank, w) = (number % WORD_BITS, peers.rank(), number / WORD_BITS);
+        // The lanes of `peers` before this one have the blocks before this one.
+        let before = rank.min(bit);
+        let claims = has_ticket && before == 0;
+        let with = (peers.count() - rank).min(WORD_BITS - bit).min(info.blocks - number);
+        let bits = low_bits(with) << bit;
+        let word = runs.first_word(run) + w;
+        let old = if claims { runs.claim(word, bits) } else { 0 };
+        let seen_old = lanes.read_32(old, peers.lane_of(rank - before));
+        // What the claiming lane acquired is now before every lane (I3 of `runs`).
+        lanes.order();
+        let is_valid = has_ticket && runs.starts(run, class, info.slabs);
+        if claims && old & bits != 0 {
+            if is_valid {
+                runs.count_claim(run, old, full_word(info.blocks, w));
+            } else {
+                self.shared().runs().put_back(word, old & bits, old);
+            }
+        }
+        if is_valid && seen_old >> bit & 1 == 1 { self.block_address(info, run, number) } else { 0 }
     }
 
     /// The address of a block of a run.

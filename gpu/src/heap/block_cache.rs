@@ -291,7 +291,7 @@ impl Heap {
         // Who frees a block has it, or got it from who has: its slab's entry was written before (I5). Through the cache of this
         // multiprocessor, which whoever acquires a span empties.
         // SAFETY: no thread writes the entry of a slab with a live block (I5).
-        let entry = Entry(unsafe { self.entry(slab).load_unraced() });
+        let entry = Entry(unsafe { self.runs().entry(slab).load_unraced() });
         entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
     }
 

@@ -2,13 +2,10 @@
 
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
+use super::index_set::{WORD_BITS, WORD_LOG2, total_words};
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
-/// Bits in a word of any bitmap here.
-pub(super) const WORD_BITS: u32 = 32;
-pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
-
 /// Slabs are from 16 KiB to 512 KiB.
 const SLAB_LOG2: (u32, u32) = (14, 19);
 
@@ -36,8 +33,8 @@ pub struct HeapLayout {
     pub small_bytes: u32,
     /// Slabs in each shard's partition of the heap; the last one's has the rest, too.
     partition: u32,
-    /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
-    set_words: u32,
+    /// Indices of a class in a set of runs: the number of slabs, rounded up to a word.
+    stride: u32,
 }
 
 const _: () = assert!(size_of::<HeapLayout>() == 32);
@@ -89,7 +86,7 @@ impl HeapLayout {
             small_bytes,
             // Whole runs, so that none is lost where two partitions meet.
             partition: partition / largest_run(partition) * largest_run(partition),
-            set_words: slabs.div_ceil(WORD_BITS) + slabs.div_ceil(WORD_BITS).div_ceil(WORD_BITS),
+            stride: slabs.next_multiple_of(WORD_BITS),
         }
     }
 
@@ -124,26 +121,44 @@ impl HeapLayout {
         self.slabs as u64 * self.words_per_slab() as u64
     }
 
-    /// Words with a bit for every slab.
-    pub(super) const fn slab_words(&self) -> u32 {
-        self.slabs.div_ceil(WORD_BITS)
+    /// Words of the set of free slabs.
+    pub const fn slab_set_words(&self) -> u32 {
+        total_words(self.slabs)
     }
 
-    /// Words of a set of slabs: a bit for each slab, and a summary bit for each word of those.
+    /// Words of a set of runs of all classes.
+    pub const fn run_set_words(&self) -> u32 {
+        total_words(self.classes * self.stride)
+    }
+
+    /// The number of indices of a set of runs.
     #[inline(always)]
-    pub const fn set_words(&self) -> u32 {
-        self.set_words
+    pub(super) const fn run_indices(&self) -> u32 {
+        self.classes * self.stride
     }
 
-    /// Number of sets of slabs: the free set, and two for each class.
-    pub const fn sets(&self) -> u32 {
-        1 + 2 * self.classes
+    /// The index of a run of the class in a set of runs.
+    #[inline(always)]
+    pub(super) const fn run_index(&self, class: SizeClass, run: u32) -> u32 {
+        class.0 * self.stride + run
+    }
+
+    /// The class and the run of an index in a set of runs.
+    pub(super) const fn run_at(&self, index: u32) -> (SizeClass, u32) {
+        (SizeClass(index / self.stride), index % self.stride)
     }
 
     /// The first slab of a shard's partition of the heap; for `shards`, the number of slabs.
     #[inline(always)]
     pub const fn partition_start(&self, shard: u32) -> u32 {
         if shard < self.shards { shard * self.partition } else { self.slabs }
+    }
+
+    /// Another shard, to draw from meanwhile: the next one in the first turn, then others.
+    #[inline(always)]
+    pub(super) const fn neighbour(&self, shard: u32, turn: u32) -> u32 {
+        let other = shard + (1 << (2 + turn));
+        if other < self.shards { other } else { other % self.shards }
     }
 
     /// The cursors for a multiprocessor.
@@ -158,7 +173,6 @@ impl HeapLayout {
 mod tests {
     use super::super::class_info::divided;
     use super::*;
-    use crate::sync::QUAD;
 
     fn layouts() -> impl Iterator<Item = HeapLayout> {
         [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
@@ -189,24 +203,10 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                let most =
-                    (1..=32).map(|lanes| info.span_runs(lanes).max(info.first_runs(lanes, 1))).max().unwrap()
-                        * info.blocks;
+                let most = (1..=32).flat_map(|lanes| [info.span_runs(lanes, 0), info.span_runs(lanes, 1)]);
+                let most = most.max().unwrap() * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_quad_belongs_to_its_run() {
-        for layout in layouts() {
-            for class in (0..layout.classes).map(SizeClass) {
-                let info = layout.class(class);
-                assert!(info.quads() * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
-                for i in 0..32 * info.quads() {
-                    assert_eq!(info.run_of_quad(i), i / info.quads(), "{info:?}");
                 }
             }
         }

@@ -1,304 +1,253 @@
-//! Where a cursor's next span comes from: slabs that no one has had, free ones, and those that can be made free.
+//! Refill: the next span of an exhausted cursor, and allocation until it is there.
 
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::count::Count;
-use super::cursor::Span;
-use super::entry::Entry;
-use super::layout::WORD_BITS;
-use super::sets::Run;
-use super::{BEGIN_COUNT, Heap, INSTALL, PART_SHARDS, STORE_ENTRY, STORE_RUNS};
-use crate::lanes::{Group, Lanes};
+use super::cursor::{Outcome, Span};
+use super::index_set::WORD_BITS;
+use super::search::Found;
+use super::slabs::Slabs;
+use super::{Heap, POLL_NANOS};
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
 
-/// Slabs that are taken of another shard's partition at once, so that it does not run dry for it.
-const FOREIGN_SLABS: u32 = 16;
+/// The number of attempts of an allocation. More than a few are needed only while other threads
+/// take all memory that is found, or keep the heap busy.
+const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 
-/// Idle runs that are taken of another shard's partition at once.
-const FOREIGN_RUNS: u32 = 4;
+/// The number of other cursors of the class to draw from while a group refills the own one.
+const HOPS: u32 = 3;
 
-/// Places where a look for idle runs of the class is taken: more than a few only lose to other groups.
-const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
+/// The number of looks at a cursor that another group is refilling, before the group searches for
+/// single blocks.
+const POLLS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 2 };
+
+/// The most tickets that a group skips at once.
+const MOST_SKIPPED: u32 = 1 << 14;
+
+/// In place of a class, for lanes that do not ask.
+const NONE: u32 = u32::MAX;
+
+/// Runs for a span.
+#[derive(Clone, Copy)]
+struct Next {
+    slabs: Slabs,
+    is_fresh: bool,
+}
 
 impl Heap {
-    /// The leaders of `peers` that crossed their cursors store the next spans there (I8), less what `peers` get of
-    /// them. Finds the spans one after the other, all lanes together. Returns the next span of the caller's class,
-    /// with what `peers` get; a dry one where there is none, or none was looked for.
-    #[inline(always)]
-    pub(super) fn refill<const WHOLE: bool>(
+    /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
+    /// `seen`, in groups of the same class.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_slow(
         &self,
-        lanes: Lanes<WHOLE>,
+        group: Group,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        address: u64,
+    ) -> u64 {
+        let (mut address, mut seen, mut peers) = (address, seen, group.matching(class.0));
+        let mut shard = shard;
+        let (mut asks, mut skip) = (true, 0);
+        for turn in 0..TURNS {
+            let outcome = if asks { seen.outcome(peers.count() + skip) } else { Outcome::Enough };
+            let crossed = outcome == Outcome::Crossed;
+            let mut is_dry = asks && outcome == Outcome::Dry;
+            let refilled = crossed && peers.leads() && self.take_next(class, shard, seen);
+            let refilled = group.ballot(refilled);
+            // The runs of the last span, after the next one is there or before it is sought.
+            if crossed {
+                self.let_go(class, seen, peers.rank(), peers.count());
+            }
+            let must_refill = crossed && !refilled.contains(peers.leader());
+            if !group.all(!must_refill) {
+                is_dry |= self.refill(group, peers, must_refill, class, shard, seen);
+            }
+            asks &= address == 0;
+            let drew = asks;
+            if asks && outcome == Outcome::Behind {
+                if turn < HOPS {
+                    shard = self.layout.neighbour(shard, turn);
+                } else {
+                    is_dry = !self.await_span(class, shard);
+                }
+            }
+            if asks && is_dry {
+                match self.search(class, thread::index_1d().wrapping_add(turn)) {
+                    Found::Block(found) => address = found,
+                    Found::Nothing => asks = false,
+                    Found::Unsure => thread::nanosleep(POLL_NANOS),
+                }
+            }
+            // Before the group fails: memory that is in spans of other classes.
+            let fails = group.ballot(drew && address == 0 && !asks);
+            if !fails.is_empty() {
+                let class = SizeClass(group.read_32(class.0, fails.leader()));
+                if group.lead_64(|| self.retire_held(class).into()) == 1 {
+                    asks = drew && address == 0;
+                }
+            }
+            asks &= address == 0;
+            if group.all(!asks) {
+                break;
+            }
+            peers = group.matching(if asks { class.0 } else { NONE });
+            // Tickets for blocks that others have: soon skips the rest of the span.
+            let missed = outcome == Outcome::Enough;
+            skip = group.read_32(if missed { (2 * skip + WORD_BITS).min(MOST_SKIPPED) } else { 0 }, peers.leader());
+            shard = group.read_32(shard, peers.leader());
+            let drawn;
+            (drawn, seen) = self.draw(group, peers, asks, skip, class, shard);
+            if asks {
+                address = drawn;
+            }
+        }
+        let failed = group.ballot(address == 0).count();
+        if failed > 0 && group.leads() {
+            // Relaxed: a statistic.
+            self.overview().failures().add_relaxed(failed);
+        }
+        address
+    }
+
+    /// The groups that `crossed` their cursors install the next spans. Returns whether the caller's
+    /// group found none.
+    #[inline(never)]
+    fn refill(
+        &self,
+        group: Group,
         peers: Group,
         crossed: bool,
         class: SizeClass,
         shard: u32,
         seen: Span,
-    ) -> Span {
-        let owes = crossed && peers.leads();
-        // Relaxed: a hint, by the last owner.
-        let last = if owes { self.cursor(class, shard).runs.load_relaxed() as u32 } else { 0 };
-        let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
-        while !waiting.is_empty() {
-            let lane = waiting.leader();
-            let of = SizeClass(lanes.read_32(class.0, lane));
-            let (shard, count) = (lanes.read_32(shard, lane), lanes.read_32(peers.count(), lane));
-            let found = self.find_span(lanes, of, shard, count, lanes.read_32(last, lane));
-            if peers.leader() == lane {
-                span = found;
+    ) -> bool {
+        let (leads, moves) = (crossed && peers.leads(), self.overview().class(class));
+        let info = *self.class(class);
+        let mut found = Next { slabs: Slabs::NONE, is_fresh: false };
+        // A search that finds nothing, again and again in a full heap, is no move.
+        let begins = leads && (!seen.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
+        if begins {
+            moves.begin();
+            if seen.runs() == 0 {
+                self.overview().note_use(class);
             }
-            waiting = waiting.without_leader();
+            found = self.find_span(class, &info, shard, peers.count(), seen.runs());
         }
-        if owes {
-            self.note_use(class);
+        let packed = u64::from(found.slabs.first) << 32
+            | u64::from(found.slabs.len) << 1
+            | u64::from(found.is_fresh);
+        let packed = group.read_64(packed, peers.leader());
+        let (first, runs) = ((packed >> 32) as u32, (packed as u32 >> 1) / info.slabs);
+        let mut i = peers.rank();
+        while crossed && packed & 1 == 1 && i < runs {
+            self.runs().dedicate(first + i * info.slabs, class, &info);
+            i += peers.count();
         }
-        self.hand_on(lanes);
-        if owes {
-            let wanted = peers.count() - seen.left().unwrap_or(0);
-            let cursor = self.cursor(class, shard);
-            cursor.install(span.without(span.granted(wanted)));
-            STORE_RUNS.delay();
-            cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
+        group.sync();
+        if leads {
+            let next = if runs > 0 { Span::new(&info, first, runs) } else { Span::DRY };
+            self.cursor(class, shard).install(next);
         }
-        span
+        if begins {
+            moves.end();
+        }
+        crossed && runs == 0
     }
 
-    /// Blocks of the class for `count` lanes and more: runs of the shard's partition that are idle, or whatever there is. The
-    /// last span had `last` runs.
-    #[inline(always)]
-    fn find_span<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        class: SizeClass,
-        shard: u32,
-        count: u32,
-        last: u32,
-    ) -> Span {
-        let info = self.class(class);
-        let run = self.reuse(lanes, class, self.own_words(shard, count), info.grown_runs(count, last));
-        if run.len == 0 { self.find(lanes.group(), class, shard, count, last) } else { info.span_of(run) }
-    }
-
-    /// Before a cursor gets a span: what the lanes have written for it, and acquired with it, is before that.
-    #[inline(always)]
-    pub(super) fn hand_on<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) {
-        lanes.sync();
-        // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
-        // wrote (I4). Each lane's own, which the model does not ask for: decision 6 says why.
-        INSTALL.fence_release();
-        lanes.sync();
-    }
-
-    /// Writes down what the slabs of a span are, each lane a part of them.
-    #[inline(always)]
-    pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
-        let (mut slab, slabs) = (rank, info.slabs);
-        while slab < run.len {
-            let place = if slabs == 1 { 0 } else { slab % slabs };
-            STORE_ENTRY.delay();
-            // Relaxed: a release is behind it.
-            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
-            if place == 0 {
-                BEGIN_COUNT.delay();
-                // Relaxed: the same. An addition: others may have pinned what they take for a run.
-                self.count(run.first + slab).add_relaxed(Count::of_class(class).0);
+    /// Installs the idle runs after the last span as the next one, if there are any: the common case,
+    /// in few instructions. Returns whether it did.
+    fn take_next(&self, class: SizeClass, shard: u32, seen: Span) -> bool {
+        let (info, first) = (self.class(class), seen.end());
+        if first == 0 || first >= self.layout.slabs {
+            return false;
+        }
+        let (idle, index) = (self.runs().idle(), self.layout.run_index(class, first));
+        let word = idle.word(index / WORD_BITS).load_relaxed() >> (index % WORD_BITS);
+        let (mut place, mut bits, mut runs) = (0, 0, 0);
+        while place < WORD_BITS && word >> place & 1 == 1 {
+            bits |= 1 << place;
+            place += info.slabs;
+            runs += 1;
+        }
+        if runs == 0 {
+            return false;
+        }
+        self.overview().class(class).during(|| {
+            let bits = bits << (index % WORD_BITS);
+            let got = idle.remove_bits(index / WORD_BITS, bits);
+            if got == bits {
+                // Whether they are fully free, tickets find out.
+                self.runs().hold(first, runs, info);
+                self.cursor(class, shard).install(Span::new(info, first, runs));
+            } else if got != 0 {
+                idle.insert_bits(index / WORD_BITS, got);
             }
-            slab += step;
-        }
+            got == bits
+        })
     }
 
-    /// Blocks of the class for `count` lanes and more, of fully free runs from anywhere. A dry span if there are none.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn find(&self, lanes: Group, class: SizeClass, shard: u32, count: u32, last: u32) -> Span {
-        let info = self.class(class);
-        let most = info.grown_runs(count, last);
-        let run = self.reuse(lanes, class, self.own_words(shard, count), most);
-        if run.len > 0 {
-            return info.span_of(run);
+    /// The runs of a span are in no span any more, each lane a part of them.
+    fn let_go(&self, class: SizeClass, seen: Span, rank: u32, lanes: u32) {
+        let (info, mut i) = (self.class(class), rank);
+        if seen.runs() == 0 {
+            return;
         }
-        let run = lanes.lead_run(|| self.claim_fresh_part(shard, info, most * info.slabs));
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        let run = self.reuse(lanes, class, self.near_words(shard), most);
-        if run.len > 0 {
-            return info.span_of(run);
-        }
-        let run = self.claim_near(lanes, class, shard, most * info.slabs);
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        // Elsewhere: what another cursor of the class has is nearer than what no one does.
-        let span = self.steal(lanes, class, shard, 2 * info.blocks);
-        if !span.is_dry() {
-            return span;
-        }
-        let run = self.reuse_foreign(lanes, class, shard);
-        if run.len > 0 {
-            return info.span_of(run);
-        }
-        let run = self.claim_any(lanes, class, shard, most * info.slabs);
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        // What is left of a run, last: to and fro with that would take longer than all of the above.
-        self.steal(lanes, class, shard, 1)
+        self.overview().class(class).during(|| {
+            while i < seen.runs() {
+                self.runs().let_go(seen.end() - (i + 1) * info.slabs, class, info);
+                i += lanes;
+            }
+        });
     }
 
-    /// A span of slabs that were free.
-    fn make_span(&self, lanes: Group, info: &ClassInfo, class: SizeClass, run: Run) -> Span {
-        self.dedicate(lanes.rank(), lanes.count(), info, class, run);
-        info.span_of(run)
-    }
-
-    /// Takes up to `most` slabs, whole runs, from those that are used by no one here but others elsewhere, or by other
-    /// classes: what other shards have not had; idle runs of the partitions near by, then of all; what cursors have.
-    #[inline(never)]
-    fn claim_any(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
-        let mut run = self.claim_foreign(lanes, self.class(class), shard, most);
-        for everywhere in [false, true] {
-            if run.len == 0 {
-                run = self.claim_swept(lanes, class, shard, most, everywhere);
+    /// Runs for a span of the class, in this order: idle runs of the class, free slabs, slabs of
+    /// idle runs of other classes.
+    fn find_span(&self, class: SizeClass, info: &ClassInfo, shard: u32, lanes: u32, last: u32) -> Next {
+        let (runs, most) = (self.runs(), info.span_runs(lanes, last));
+        let start = self.layout.partition_start(shard);
+        let (mut first, mut len) = runs.take_idle(class, info, start, self.layout.slabs, most);
+        if len == 0 {
+            (first, len) = runs.take_idle(class, info, 0, start, most);
+        }
+        if len > 0 {
+            return Next { slabs: Slabs { first, len: len * info.slabs }, is_fresh: false };
+        }
+        loop {
+            let slabs = self.claim_slabs(info, shard, most * info.slabs);
+            if slabs.len > 0 {
+                return Next { slabs, is_fresh: true };
+            }
+            if !self.retire_idle(info.slabs) && !self.retire_held(class) {
+                break;
             }
         }
-        if run.len > 0 { run } else { self.claim_stolen(lanes, class, shard, most) }
+        Next { slabs: Slabs::NONE, is_fresh: false }
     }
 
-    /// Takes up to `most` slabs that are no class', whole runs: of the partitions near by that no one has had, then free ones.
-    #[inline(never)]
-    pub(super) fn claim_near(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
-        let (info, from) = (self.class(class), self.near_words(shard).0);
-        let run = lanes.lead_run(|| self.claim_fresh_near(shard, info, most));
-        if run.len > 0 {
-            return run;
+    fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32) -> Slabs {
+        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+        let from = start.wrapping_add(hint.load_relaxed());
+        let from = if from < self.layout.slabs { from } else { start };
+        let slabs = self.free_slabs().claim(from / WORD_BITS * WORD_BITS, info.slabs, most);
+        if slabs.len > 0 {
+            hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
         }
-        let run = self.claim_free(lanes, info, from, most);
-        if run.len > 0 || from == 0 { run } else { self.claim_free(lanes, info, 0, most) }
+        slabs
     }
 
-    /// Takes up to `most` slabs that no one has had, of the partition of the shard or of those near by.
-    fn claim_fresh_near(&self, shard: u32, info: &ClassInfo, most: u32) -> Run {
-        let first = shard / PART_SHARDS * PART_SHARDS;
-        for i in 0..PART_SHARDS {
-            let near = first + (shard + i) % PART_SHARDS;
-            if near < self.layout.shards {
-                let run = self.claim_fresh_part(near, info, most);
-                if run.len > 0 {
-                    return run;
-                }
+    /// Waits until the cursor is refilled, or for a bounded time. Returns whether it is.
+    fn await_span(&self, class: SizeClass, shard: u32) -> bool {
+        let cursor = self.cursor(class, shard);
+        for _ in 0..POLLS {
+            if cursor.span().left() >= 0 {
+                return true;
             }
+            thread::nanosleep(POLL_NANOS);
         }
-        Run::NONE
-    }
-
-    /// Takes up to `most` slabs of other classes' idle runs, whole runs, of the partitions near by or of all shards: those of
-    /// the next sizes first, which have as many slabs.
-    #[inline(never)]
-    fn claim_swept(&self, lanes: Group, class: SizeClass, shard: u32, most: u32, everywhere: bool) -> Run {
-        let used = self.used_classes(lanes);
-        if !used.has_others(class) {
-            return Run::NONE;
-        }
-        for distance in 1..self.layout.classes {
-            for other in [class.0.wrapping_sub(distance), class.0 + distance] {
-                if !used.has(other) {
-                    continue;
-                }
-                let made = if everywhere {
-                    self.sweep_everywhere(lanes, SizeClass(other), most)
-                } else {
-                    self.sweep_class(lanes, SizeClass(other), self.near_words(shard), most)
-                };
-                let run = if made > 0 { self.claim_near(lanes, class, shard, most) } else { Run::NONE };
-                if run.len > 0 {
-                    return run;
-                }
-            }
-        }
-        Run::NONE
-    }
-
-    /// Takes idle runs of the class from anywhere, few at once, so that other shards are left theirs.
-    #[inline(never)]
-    fn reuse_foreign(&self, lanes: Group, class: SizeClass, shard: u32) -> Run {
-        let (set, len) = (self.idle(class), self.layout.slab_words());
-        // From behind the partition to the end, and from the start.
-        for start in [self.near_words(shard).1, 0] {
-            let mut from = start;
-            for _ in 0..LOOKS {
-                let Some(w) = set.next_word_together(lanes, from) else { break };
-                from = (w + lanes.count()).min(len);
-                let run = self.reuse(lanes, class, (w, from), FOREIGN_RUNS);
-                if run.len > 0 {
-                    return run;
-                }
-                self.settle_words(lanes, class, w, from);
-            }
-        }
-        Run::NONE
-    }
-
-    /// The words of a set of slabs that have bits of a shard's partition, from the first to before the second.
-    #[inline(always)]
-    pub(super) fn partition_words(&self, shard: u32) -> (u32, u32) {
-        self.words_of_partitions(shard, shard + 1)
-    }
-
-    /// The words where a group of so many lanes looks first: a warp in its shard's partition, so that shards leave each other
-    /// theirs; others in the partitions of those that have their cursor together.
-    #[inline(always)]
-    fn own_words(&self, shard: u32, lanes: u32) -> (u32, u32) {
-        if lanes == WORD_BITS { self.partition_words(shard) } else { self.near_words(shard) }
-    }
-
-    /// The same of the partitions of the shards that have a cursor together for parts of warps.
-    #[inline(always)]
-    pub(super) fn near_words(&self, shard: u32) -> (u32, u32) {
-        let first = shard / PART_SHARDS * PART_SHARDS;
-        let end = first + PART_SHARDS;
-        self.words_of_partitions(first, if end < self.layout.shards { end } else { self.layout.shards })
-    }
-
-    #[inline(always)]
-    fn words_of_partitions(&self, first: u32, end: u32) -> (u32, u32) {
-        let (start, end) = (self.layout.partition_start(first), self.layout.partition_start(end));
-        (start / WORD_BITS, end.div_ceil(WORD_BITS))
-    }
-
-    /// Takes free slabs, whole runs of the class, the first from word `from` on.
-    #[inline(never)]
-    fn claim_free(&self, lanes: Group, info: &ClassInfo, from: u32, most: u32) -> Run {
-        let free = self.free_slabs();
-        let mut run = free.claim_run_together(lanes, from, info.slabs, most);
-        let rest = if info.slabs == 1 { 0 } else { run.len % info.slabs };
-        run.len -= rest;
-        if rest > 0 && lanes.leads() {
-            free.insert_run(Run { first: run.first + run.len, len: rest });
-        }
-        lanes.sync();
-        run
-    }
-
-    /// Takes some of what another shard has not used, the lanes looking at a shard each.
-    #[inline(never)]
-    fn claim_foreign(&self, lanes: Group, info: &ClassInfo, shard: u32, most: u32) -> Run {
-        let shards = self.layout.shards;
-        let mut distance = 1;
-        while distance < shards {
-            let (mine, last) = (distance + lanes.rank(), distance + lanes.rank() >= shards);
-            let other = if shard + mine < shards { shard + mine } else { shard + mine - shards };
-            let mut candidates = lanes.ballot(!last && self.has_fresh(other));
-            while !candidates.is_empty() {
-                let from = lanes.read_32(other, candidates.leader());
-                let most = most.min(FOREIGN_SLABS.max(info.slabs) / info.slabs * info.slabs);
-                let run = lanes.lead_run(|| self.claim_fresh_part(from, info, most));
-                if run.len > 0 {
-                    return run;
-                }
-                candidates = candidates.without_leader();
-            }
-            distance += lanes.count();
-        }
-        Run::NONE
+        false
     }
 }

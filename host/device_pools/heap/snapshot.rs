@@ -99,7 +99,7 @@ impl Heap {
         // SAFETY: the copy has every part at its place and lives as long as the handle. A snapshot
         // only reads it. It does not access the heap's memory, nor the handle inside the copy,
         // which names the device's metadata.
-        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout, offsets.cursor_stride_log2) };
+        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout) };
         // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
         let mut snapshot =
@@ -224,8 +224,7 @@ impl HeapSnapshot {
     }
 
     pub(super) fn audit(&self, visitor: &mut impl Visitor) {
-        let mut held = vec![0; self.copy().layout().slabs as usize];
-        self.copy().audit(self.present, &mut held, visitor).expect("a word for each slab");
+        self.copy().audit(self.present, visitor);
     }
 }
 

@@ -67,7 +67,7 @@ impl Heap {
                 return 0;
             }
             // Not refused yet. Relaxed: a figure.
-            self.refusal_count().sub_relaxed(1);
+            self.overview().failures().sub_relaxed(1);
             // After a look that found nothing there is one more request: what others gave back before is there.
             last = !self.empty_quarantine();
             if !last {
@@ -79,7 +79,7 @@ impl Heap {
 
     fn refuse(&self) -> u64 {
         // Relaxed: a figure.
-        self.refusal_count().add_relaxed(1);
+        self.overview().failures().add_relaxed(1);
         0
     }
 

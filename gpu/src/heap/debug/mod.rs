@@ -147,7 +147,7 @@ impl Heap {
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
         // Relaxed: who has the block, or got it from who has, knows the entry.
-        let entry = Entry(self.entry(slab).load_relaxed());
+        let entry = Entry(self.runs().entry(slab).load_relaxed());
         match entry.class() {
             Some(class) => {
                 let run = slab - entry.place();
@@ -157,7 +157,7 @@ impl Heap {
                 let there = block < class.blocks_in(entry.slabs() << self.layout.slab_log2);
                 if there { Ok(Whole { start, bytes }) } else { Err(NoBlock::Inside) }
             }
-            None if entry == Entry::FREE => Err(NoBlock::Free),
+            None if entry.is_free() => Err(NoBlock::Free),
             None => self.large_around(slab),
         }
     }
@@ -168,7 +168,7 @@ impl Heap {
         let furthest = (super::MAX_ALIGN >> self.layout.slab_log2) as u32;
         for first in (slab.saturating_sub(furthest)..=slab).rev() {
             // Relaxed: as in `whole_around`.
-            let entry = Entry(self.entry(first).load_relaxed());
+            let entry = Entry(self.runs().entry(first).load_relaxed());
             if let Some(slabs) = entry.large_slabs() {
                 let bytes = u64::from(slabs) << self.layout.slab_log2;
                 return Ok(Whole { start: self.slab_address(first), bytes });

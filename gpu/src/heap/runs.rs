@@ -1,0 +1,404 @@
+//! Runs: the blocks of the slabs that have a size class. A run is a few consecutive slabs.
+//!
+//! ```text
+//! entry[slab]        the class, the run's slabs, and the slab's number among them
+//! bitmap             a bit for each block: set while the block is free
+//! count[run]         | fully free words of the run | HELD: the run is in a span |
+//! listed             the set of runs that may have free blocks, by class
+//! idle               the set of runs that may be fully free, and are not held, by class
+//! ```
+//!
+//! The bitmap alone decides which blocks are free. Everything else are hints.
+//!
+//! - I1. A block is free while its bit is set. The thread that clears the bit owns the block; it
+//!   sets the bit to free the block. The bits of a slab without a class are zero.
+//! - I2. While a thread owns a block, the run keeps its entries: they are written only by a thread
+//!   that owns all blocks of the run, or all of its slabs. So a thread that claims a bit and then
+//!   finds its class in the run's entry owns a block of that class. If it finds another class, it
+//!   owns a block of the run that the slab belongs to now, and sets the bit again.
+//! - I3. Writes to a block happen before its bit is set, and that before the claim that clears the
+//!   bit. A run's entries are written before its bits are set by the same thread.
+//! - I4. A thread that makes a word fully free adds 1 to the count, and a thread that claims from a
+//!   fully free word subtracts 1, each after the change of the word. So without operations under
+//!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
+//!   number of these threads.
+//! - I5. A run with a free block is listed, except during the free that made a word of it nonzero,
+//!   and during a move.
+//! - I6. A fully free run is idle or held, with the same exceptions.
+//!
+//! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
+//! bit is missing, the thread sets the others again.
+
+use super::class::SizeClass;
+use super::class_info::{ClassInfo, full_word, words};
+use super::entry::Entry;
+use super::index_set::{IndexSet, WORD_BITS};
+use super::layout::HeapLayout;
+use super::moves::Before;
+use super::overview::Overview;
+use super::parts::Parts;
+use super::{
+    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, KEEP, LIST, PUBLISH, PUT_BACK, RELEASE, RETIRE, SET_BITS,
+    STORE_ENTRY, UNLIST,
+};
+use crate::lanes::select_bit;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// The flag of a count.
+const HELD: u32 = 1;
+/// A fully free word in a count.
+const WORD: u32 = 2;
+
+/// Idle runs to look at for a span.
+const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 3 };
+
+/// All runs of a heap.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    pub parts: &'a Parts,
+    pub layout: &'a HeapLayout,
+}
+
+/// A run and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// Its first slab.
+    pub first: u32,
+    pub class: SizeClass,
+    /// Its number of blocks.
+    pub blocks: u32,
+}
+
+/// What a free found besides the bits it set.
+#[derive(Clone, Copy)]
+pub(super) struct Released {
+    /// The word before.
+    pub old: u32,
+    /// Whether `finish_release` has something to do.
+    pub is_unfinished: bool,
+    /// Whether the run may be fully free now.
+    pub is_idle: bool,
+}
+
+impl Runs<'_> {
+    #[inline(always)]
+    pub fn entry(&self, slab: u32) -> &AtomicU32 {
+        debug_assert!(slab < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.entries.add(slab as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    pub fn count(&self, run: u32) -> &AtomicU32 {
+        debug_assert!(run < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.counts.add(run as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The number of fully free words by the count, and whether the run is held.
+    pub fn free_words(&self, run: u32) -> (u32, bool) {
+        let count = self.count(run).load_relaxed();
+        (count / WORD, count & HELD != 0)
+    }
+
+    /// Word `w` of the bitmap.
+    #[inline(always)]
+    pub fn bits(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(u64::from(w) < self.layout.block_words());
+        // SAFETY: a word of a slab of the heap, by the callers.
+        let word = unsafe { self.parts.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The first word of the bitmap of a run.
+    #[inline(always)]
+    pub fn first_word(&self, run: u32) -> u32 {
+        run * self.layout.words_per_slab()
+    }
+
+    #[inline(always)]
+    pub fn listed(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.listed, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    pub fn idle(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.idle, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    fn overview(&self) -> &Overview {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.overview }
+    }
+
+    fn index(&self, run: Run) -> u32 {
+        self.layout.run_index(run.class, run.first)
+    }
+
+    /// Whether a run of the class starts at this slab. Certain for a thread that owns a block of
+    /// the run (I2).
+    #[inline(always)]
+    pub fn starts(&self, run: u32, class: SizeClass, slabs: u32) -> bool {
+        // Relaxed: a thread that owns a block acquired the entry with the claim (I3).
+        self.entry(run).load_relaxed() == Entry::of_class(class, 0, slabs).0
+    }
+
+    /// Clears bits of a word and returns the word as it was.
+    #[inline(always)]
+    pub fn claim(&self, w: u32, bits: u32) -> u32 {
+        // ordering: acquire; pairs with FREE and PUBLISH: the last owner's writes and the run's
+        // entries before the claim (I3).
+        self.bits(w).at(CLAIM).and_acquire(!bits)
+    }
+
+    /// Accounts for a claim of bits from a word of a run that was `old`.
+    #[inline(always)]
+    pub fn count_claim(&self, run: u32, old: u32, full: u32) {
+        if old == full {
+            // Relaxed: a hint (I4).
+            self.count(run).sub_relaxed(WORD);
+        }
+    }
+
+    /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
+    #[inline(always)]
+    pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
+        let (word, count) = (self.bits(self.first_word(run.first) + w), self.count(run.first));
+        let full = full_word(run.blocks, w);
+        SET_BITS.delay();
+        // ordering: acquire; pairs with UNLIST: if the run was unlisted, the list without it before
+        // the look below. The fence before it releases.
+        let (old, joined) = if bits == full {
+            // Both at once: this makes the word fully free, whatever it was.
+            let old = word.at(RELEASE).or_acquire(bits);
+            ADD_COUNT.delay();
+            (old, Some(count.add_relaxed(WORD)))
+        } else {
+            let old = word.at(RELEASE).or_acquire(bits);
+            ADD_COUNT.delay();
+            (old, (old | bits == full && old != full).then(|| count.add_relaxed(WORD)))
+        };
+        // At least: claims from fully free words may not be counted yet.
+        let is_idle = joined.is_some_and(|before| {
+            before & HELD == 0 && before.cast_signed() / 2 + 1 >= words(run.blocks) as i32
+        });
+        let is_unlisted = old == 0 && !self.listed().contains(self.index(run));
+        Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
+    }
+
+    /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
+    #[cold]
+    #[inline(never)]
+    pub fn finish_release(&self, run: Run, w: u32, bits: u32, old: u32, is_idle: bool) {
+        let full = full_word(run.blocks, w);
+        if bits == full && old == full {
+            // A second free of all blocks of the word: nothing became free.
+            self.count(run.first).sub_relaxed(WORD);
+        }
+        let index = self.index(run);
+        self.overview().class(run.class).during(|| {
+            if !self.listed().contains(index) {
+                self.listed().insert(index);
+            }
+            if is_idle {
+                self.idle().insert(index);
+            }
+        });
+    }
+
+    /// Releases bits of a word that the caller claimed by a ticket for a run that is gone (I2).
+    /// `old` is the word as it was before the claim.
+    #[cold]
+    #[inline(never)]
+    pub fn put_back(&self, w: u32, bits: u32, old: u32) {
+        let slab = w / self.layout.words_per_slab();
+        let entry = Entry(self.entry(slab).load_relaxed());
+        let Some(class) = entry.class() else { return };
+        let blocks = class.blocks_in(entry.slabs() << self.layout.slab_log2);
+        let run = Run { first: slab - entry.place(), class, blocks };
+        let w = w - self.first_word(run.first);
+        self.count_claim(run.first, old, full_word(blocks, w));
+        // ordering: release; pairs with CLAIM: what was acquired with the bits (I3).
+        PUT_BACK.fence_release();
+        let released = self.release(run, w, bits);
+        if released.is_unfinished {
+            self.finish_release(run, w, bits, released.old, released.is_idle);
+        }
+    }
+
+    /// Makes a run of slabs that the caller took from the free set, all of its blocks free and in
+    /// the span that the caller is going to install. To be called during a move of the class.
+    pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
+        for place in 0..info.slabs {
+            STORE_ENTRY.delay();
+            // Relaxed: the fence below releases it.
+            self.entry(first + place).store_relaxed(Entry::of_class(class, place, info.slabs).0);
+        }
+        BEGIN_COUNT.delay();
+        // An addition: late operations on an earlier run of these slabs add up to zero (I4).
+        self.count(first).add_relaxed(info.words() * WORD);
+        // Not added: a late mark of an earlier run may have set it.
+        self.count(first).or_relaxed(HELD);
+        // ordering: release; pairs with CLAIM: the entries before the bits (I3).
+        PUBLISH.fence_release();
+        let word = self.first_word(first);
+        for w in 0..info.words() {
+            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is live.
+            self.bits(word + w).store_relaxed(full_word(info.blocks, w));
+        }
+        // ordering: release; pairs with REMOVE: the bits before the hints.
+        LIST.fence_release();
+        self.listed().insert_relaxed(self.layout.run_index(class, first));
+    }
+
+    /// Takes consecutive idle runs of the class out of the idle set, at most `most`: the first found
+    /// from slab `from` on and before `to`. Returns the first slab and the number of runs. To be
+    /// called during a move of the class.
+    pub fn take_idle(&self, class: SizeClass, info: &ClassInfo, from: u32, to: u32, most: u32) -> (u32, u32) {
+        let (idle, common) = (self.idle(), self.overview().common());
+        let start = self.layout.run_index(class, 0);
+        let (mut ignored, mut from) = (common.search(), start + from);
+        for _ in 0..LOOKS {
+            let Some(index) = idle.next(from, start + to, common, &mut ignored) else { break };
+            let first = index - start;
+            let inside = (self.layout.slabs - first) / info.slabs;
+            let len = idle.remove_row(index, info.slabs, most.min(inside));
+            if len > 0 && self.starts(first, class, info.slabs) {
+                self.hold(first, len, info);
+                return (first, len);
+            }
+            from = index + 1;
+        }
+        (0, 0)
+    }
+
+    /// Marks runs that were idle as held by a span.
+    #[inline(always)]
+    pub fn hold(&self, first: u32, runs: u32, info: &ClassInfo) {
+        for i in 0..runs {
+            // Relaxed: a hint.
+            self.count(first + i * info.slabs).or_relaxed(HELD);
+        }
+    }
+
+    /// A run is in no span any more: inserts it into the idle set if it is fully free. To be called
+    /// during a move of the class.
+    #[inline(always)]
+    pub fn let_go(&self, run: u32, class: SizeClass, info: &ClassInfo) {
+        // The run may have been retired, and be in a span of another class.
+        if !self.starts(run, class, info.slabs) {
+            return;
+        }
+        // Relaxed: a hint. A thread that makes the run fully free afterwards inserts it.
+        let count = self.count(run).and_relaxed(!HELD);
+        if count / WORD == info.words() {
+            self.idle().insert(self.layout.run_index(class, run));
+        }
+    }
+
+    /// Claims a free block of a listed run. Returns its number. Starts at a word and a bit that
+    /// depend on `salt`.
+    pub fn claim_any(&self, run: u32, class: SizeClass, info: &ClassInfo, salt: u32) -> Option<u32> {
+        let (first, words) = (self.first_word(run), info.words());
+        let mut w = salt % words;
+        for _ in 0..words {
+            // Relaxed: a hint.
+            let seen = self.bits(first + w).load_relaxed();
+            if seen != 0 {
+                let bit = 1 << select_bit(seen, salt % seen.count_ones());
+                let old = self.claim(first + w, bit);
+                if old & bit != 0 {
+                    if self.starts(run, class, info.slabs) {
+                        self.count_claim(run, old, full_word(info.blocks, w));
+                        return Some(w * WORD_BITS + bit.trailing_zeros());
+                    }
+                    self.put_back(first + w, bit, old);
+                    return None;
+                }
+            }
+            w = if w + 1 < words { w + 1 } else { 0 };
+        }
+        None
+    }
+
+    /// Removes a run without free blocks from the list. Returns whether it is without.
+    pub fn unlist(&self, run: u32, class: SizeClass, info: &ClassInfo, before: &mut Before) -> bool {
+        let index = self.layout.run_index(class, run);
+        before.note_own();
+        self.overview().class(class).during(|| {
+            self.listed().remove(index);
+            // ordering: acquire and release; pairs with FREE: a thread that frees a block after
+            // this look sees the list without the run, and lists it (I5). An addition of no bits.
+            let word = |w| self.bits(self.first_word(run) + w).at(UNLIST).or_acq_rel(0);
+            let is_empty = !self.starts(run, class, info.slabs) || (0..info.words()).all(|w| word(w) == 0);
+            if !is_empty {
+                self.listed().insert(index);
+            }
+            is_empty
+        })
+    }
+
+    /// Takes all blocks of a run that is idle, if it is fully free. Its slabs are then the
+    /// caller's, and have the entry of free slabs. To be called during a move of all classes.
+    pub fn retire(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        let (index, all, first) = (self.layout.run_index(class, run), info.words(), self.first_word(run));
+        self.overview().class(class).during(|| {
+            self.idle().remove(index);
+            // Relaxed: the bits decide. A thread that makes the run fully free after the removal
+            // inserts it again (I6).
+            let count = self.count(run).load_relaxed();
+            let is_taken = count / WORD == all
+                && self.starts(run, class, info.slabs)
+                && self.count(run).cas_relaxed(count, 0).is_ok();
+            if !is_taken {
+                return false;
+            }
+            let mut taken = 0;
+            while taken < all {
+                RETIRE.delay();
+                let old = self.claim(first + taken, u32::MAX);
+                let full = full_word(info.blocks, taken);
+                if old != full {
+                    self.keep(Run { first: run, class, blocks: info.blocks }, taken, old);
+                    return false;
+                }
+                taken += 1;
+            }
+            self.listed().remove(index);
+            for slab in run..run + info.slabs {
+                FREE_ENTRY.delay();
+                // Relaxed: the insertion into the free set releases it.
+                self.entry(slab).store_relaxed(Entry::FREE.0);
+            }
+            true
+        })
+    }
+
+    /// Undoes `retire`: `taken` words were fully free, and the next one was `old`.
+    #[cold]
+    #[inline(never)]
+    fn keep(&self, run: Run, taken: u32, old: u32) {
+        // Of the words counted as fully free, `taken` are claimed.
+        self.count(run.first).add_relaxed((words(run.blocks) - taken) * WORD);
+        // ordering: release; pairs with CLAIM: what was acquired with the bits (I3).
+        KEEP.fence_release();
+        let give = |w: u32, bits: u32| {
+            let released = self.release(run, w, bits);
+            if released.is_unfinished {
+                self.finish_release(run, w, bits, released.old, released.is_idle);
+            }
+        };
+        (0..taken).for_each(|w| give(w, full_word(run.blocks, w)));
+        if old != 0 {
+            give(taken, old);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Search: memory for a class when its cursor is exhausted and there is no run for a span.
+//!
+//! A search claims single blocks of listed runs, and proves that there are none: it unlists the
+//! runs that it finds without free blocks. If no move by another thread overlapped the search, then
+//! at its end no block of the class was free, and there were no slabs for a run of it.
+
+use super::Heap;
+use super::SEARCH_END;
+use super::class::SizeClass;
+use super::class_info::ClassInfo;
+use super::moves::Before;
+use super::slabs::Slabs;
+
+/// The multiplier of a hash: 2^32 by the golden ratio.
+const SCATTER: u32 = 0x9e37_79b9;
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The address of a block, which is the caller's.
+    Block(u64),
+    /// There is no memory for the class.
+    Nothing,
+    /// Other threads hold or move memory, or there is a run for a span: to be tried again.
+    Unsure,
+}
+
+impl Heap {
+    /// Searches for a free block of the class. Threads with different `salt` start at different
+    /// runs and blocks.
+    #[inline(never)]
+    pub(super) fn search(&self, class: SizeClass, salt: u32) -> Found {
+        let (runs, info) = (self.runs(), self.class(class));
+        let (moves, common) = (self.overview().class(class), self.overview().common());
+        let (mut before, mut common_before) = (moves.search(), common.search());
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        let salt = salt.wrapping_mul(SCATTER);
+        let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
+        for (mut from, to) in [(middle, end), (start, middle)] {
+            while let Some(index) = runs.listed().next(from, to, common, &mut common_before) {
+                let run = index - start;
+                if let Some(block) = runs.claim_any(run, class, info, salt) {
+                    return Found::Block(self.block_address(info, run, block));
+                }
+                if !runs.unlist(run, class, info, &mut before) {
+                    return Found::Unsure;
+                }
+                from = index + 1;
+            }
+        }
+        if self.has_run(info, &mut common_before) {
+            return Found::Unsure;
+        }
+        // ordering: acquire; pairs with REMOVE, LOWER and `unlist`: the moves that hid memory from
+        // the reads above, before the look at the moves.
+        SEARCH_END.fence_acquire();
+        let is_sure = moves.is_unchanged(before) && common.is_unchanged(common_before);
+        if is_sure { Found::Nothing } else { Found::Unsure }
+    }
+
+    /// Whether there are free slabs for a run of the class, or runs that can be made free.
+    pub(super) fn has_run(&self, info: &ClassInfo, before: &mut Before) -> bool {
+        let idle = self.runs().idle();
+        idle.next(0, self.layout.run_indices(), self.overview().common(), before).is_some()
+            || self.free_slabs().has(info.slabs, before)
+    }
+
+    /// Makes the slabs of fully free runs free, `least` slabs or all that there are. Returns whether
+    /// there were any.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retire_idle(&self, least: u32) -> bool {
+        let (runs, common) = (self.runs(), self.overview().common());
+        let (mut from, mut freed) = (0, 0);
+        let mut ignored = common.search();
+        while freed < least {
+            let Some(index) = runs.idle().next(from, self.layout.run_indices(), common, &mut ignored) else {
+                break;
+            };
+            let (class, run) = self.layout.run_at(index);
+            let info = self.class(class);
+            if self.retire(run, class, info) {
+                freed += info.slabs;
+            }
+            from = index + 1;
+        }
+        freed > 0
+    }
+
+    /// Makes the slabs of fully free runs in spans of other classes free, those of one cursor.
+    /// Returns whether there were any.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn retire_held(&self, class: SizeClass) -> bool {
+        let runs = self.runs();
+        for other in self.overview().used_classes().filter(|other| *other != class) {
+            let info = self.class(other);
+            for shard in 0..self.layout.shards {
+                let span = self.cursor(other, shard).span();
+                let mut freed = 0;
+                // Also runs before the span's next block: tickets may have been skipped.
+                for i in 0..if span.left() < 0 { 0 } else { span.runs() } {
+                    let run = span.end() - (i + 1) * info.slabs;
+                    freed += u32::from(self.retire(run, other, info));
+                }
+                if freed > 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Makes the slabs of a run free if it is fully free. Returns whether it was.
+    fn retire(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        self.overview().common().during(|| {
+            let is_retired = self.runs().retire(run, class, info);
+            if is_retired {
+                self.free_slabs().insert(Slabs { first: run, len: info.slabs });
+            }
+            is_retired
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! The free slabs: a set, and claims of consecutive slabs from it.
+//!
+//! - I1. A slab is free while its bit is set. The thread that clears the bit owns the slab.
+//! - I2. The last user's writes happen before the insertion, and that before the claim.
+//!
+//! Lock-free: a claim that gets too little lost slabs to other claims.
+
+use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
+use super::CLAIM_SLABS;
+use super::moves::{Before, Moves};
+use crate::sync::NATIVE_LAYOUT;
+
+/// Words that are claimed at once.
+const AT_ONCE: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
+
+/// Attempts at words that other threads are claiming slabs of.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
+
+/// Consecutive slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slabs {
+    pub first: u32,
+    /// 0 for none.
+    pub len: u32,
+}
+
+impl Slabs {
+    pub const NONE: Slabs = Slabs { first: 0, len: 0 };
+}
+
+/// The set of free slabs.
+#[derive(Clone, Copy)]
+pub(super) struct FreeSlabs<'a> {
+    pub set: IndexSet,
+    pub slabs: u32,
+    pub moves: &'a Moves,
+}
+
+impl FreeSlabs<'_> {
+    /// Inserts slabs that the caller owns.
+    pub fn insert(&self, slabs: Slabs) {
+        if slabs.len > 0 {
+            self.moves.during(|| self.insert_moving(slabs));
+        }
+    }
+
+    /// The same during a move.
+    #[inline(never)]
+    fn insert_moving(&self, slabs: Slabs) {
+        let (mut slab, end) = (slabs.first, slabs.first + slabs.len);
+        while slab < end {
+            self.set.insert_bits(slab >> WORD_LOG2, low_bits(end - slab) << (slab % WORD_BITS));
+            slab = (slab | (WORD_BITS - 1)) + 1;
+        }
+    }
+
+    /// Whether [`claim`](Self::claim) would find slabs.
+    pub fn has(&self, unit: u32, before: &mut Before) -> bool {
+        let mut from = 0;
+        while let Some(slab) = self.set.next(from, self.slabs, self.moves, before) {
+            let w = slab >> WORD_LOG2;
+            if first_run(self.set.word(w).load_relaxed(), unit).is_some() {
+                return true;
+            }
+            from = (w + 1) * WORD_BITS;
+        }
+        false
+    }
+
+    /// Claims consecutive slabs, a multiple of `unit` and at most `most`: the first found from slab
+    /// `from` on, around the end. A multiple of up to a word's bits lies in one word.
+    #[inline(never)]
+    pub fn claim(&self, from: u32, unit: u32, most: u32) -> Slabs {
+        let mut ignored = self.moves.search();
+        let mut attempts = 0;
+        for (mut from, to) in [(from, self.slabs), (0, from)] {
+            while let Some(slab) = self.set.next(from, to, self.moves, &mut ignored) {
+                let w = slab >> WORD_LOG2;
+                let word = self.set.word(w).load_relaxed();
+                let claimed = match first_run(word, unit) {
+                    Some(0) if word == u32::MAX && most >= 2 * WORD_BITS => self.claim_words(w, unit, most),
+                    Some(bit) => self.claim_in(w, word, bit, unit, run_at(word, bit).min(most)),
+                    None => Slabs::NONE,
+                };
+                if claimed.len > 0 {
+                    return claimed;
+                }
+                // Other threads took some of these slabs: looks at the word again.
+                attempts += 1;
+                let is_lost = word != 0 && first_run(word, unit).is_some() && attempts < ATTEMPTS;
+                from = if is_lost { slab } else { (w + 1) * WORD_BITS };
+            }
+        }
+        Slabs::NONE
+    }
+
+    /// Claims `len` slabs from `bit` of a word that was seen as `word`, rounded down to a multiple of
+    /// `unit`; none if the word has changed.
+    fn claim_in(&self, w: u32, word: u32, bit: u32, unit: u32, len: u32) -> Slabs {
+        let len = len / unit * unit;
+        // ordering: as `IndexSet::remove_bits`. All or none, so no slab is hidden from others.
+        match self.set.word(w).at(CLAIM_SLABS).cas_acq_rel(word, word & !(low_bits(len) << bit)) {
+            Ok(_) => Slabs { first: w * WORD_BITS + bit, len },
+            Err(_) => Slabs::NONE,
+        }
+    }
+
+    /// Claims the slabs of several whole words.
+    fn claim_words(&self, w: u32, unit: u32, most: u32) -> Slabs {
+        let words = (most / WORD_BITS).min(AT_ONCE).min(self.set.len() - w);
+        self.moves.during(|| {
+            let mut got = [0; AT_ONCE as usize];
+            // All of them before the first result is needed: their round trips overlap.
+            for (word, got) in (w..w + words).zip(&mut got) {
+                *got = self.set.remove_bits(word, u32::MAX);
+            }
+            let mut len = 0;
+            for (i, got) in (0..words).zip(got) {
+                let joined = if len == i * WORD_BITS { run_at(got, 0) } else { 0 };
+                let surplus = got & !low_bits(joined);
+                if surplus != 0 {
+                    self.set.insert_bits(w + i, surplus);
+                }
+                len += joined;
+            }
+            let rest = len % unit;
+            if rest > 0 {
+                self.insert_moving(Slabs { first: w * WORD_BITS + len - rest, len: rest });
+            }
+            Slabs { first: w * WORD_BITS, len: len - rest }
+        })
+    }
+
+    /// Claims the first `len` consecutive free slabs that start at a multiple of `step`.
+    #[inline(never)]
+    pub fn claim_aligned(&self, len: u32, step: u32) -> Slabs {
+        let mut first = 0;
+        // Every turn goes on to a later slab.
+        while first + len <= self.slabs {
+            let there = self.len_at(first, len);
+            if there == len {
+                let got = self.claim_at(first, len);
+                if got == len {
+                    return Slabs { first, len };
+                }
+                first += got + 1;
+            } else if there > 0 {
+                first += there + 1;
+            } else {
+                let is_clear = self.set.word(first >> WORD_LOG2).load_relaxed() >> (first % WORD_BITS) == 0;
+                first += if is_clear { WORD_BITS - first % WORD_BITS } else { 1 };
+            }
+            first = first.next_multiple_of(step);
+        }
+        Slabs::NONE
+    }
+
+    /// The number of consecutive free slabs from `first` on, at most `most`.
+    fn len_at(&self, first: u32, most: u32) -> u32 {
+        let mut len = 0;
+        while len < most && first + len < self.slabs {
+            let slab = first + len;
+            let run = run_at(self.set.word(slab >> WORD_LOG2).load_relaxed(), slab % WORD_BITS);
+            len += run;
+            if slab % WORD_BITS + run < WORD_BITS {
+                break;
+            }
+        }
+        len.min(most)
+    }
+
+    /// Claims the `len` slabs from `first` on, all or none. Returns how many of them were free.
+    fn claim_at(&self, first: u32, len: u32) -> u32 {
+        self.moves.during(|| {
+            let (mut slab, end) = (first, first + len);
+            while slab < end {
+                let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
+                let bits = low_bits(end - slab) << bit;
+                let got = self.set.remove_bits(w, bits);
+                if got != bits {
+                    if got != 0 {
+                        self.set.insert_bits(w, got);
+                    }
+                    self.insert_moving(Slabs { first, len: slab - first });
+                    return slab - first + run_at(got, bit);
+                }
+                slab = (slab | (WORD_BITS - 1)) + 1;
+            }
+            len
+        })
+    }
+}

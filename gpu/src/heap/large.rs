@@ -31,7 +31,7 @@ impl Heap {
             if slabs.len > 0 {
                 return self.make_large(slabs);
             }
-            if !self.retire_idle(self.layout.slabs) && !self.retire_held(NO_CLASS) {
+            if !self.retire_idle(self.layout.slabs) && !self.retire_held(NO_CLASS, self.layout.slabs) {
                 // ordering: acquire; as at the end of a search for blocks.
                 LARGE_END.fence_acquire();
                 if common.is_unchanged(before) {

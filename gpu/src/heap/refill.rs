@@ -18,6 +18,10 @@ const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
 /// The number of other cursors of the class to draw from while a group refills the own one.
 const HOPS: u32 = 3;
 
+/// Turns after which a group that still waits for a refill searches for single blocks. Searches
+/// take blocks from the spans that others wait for.
+const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+
 /// The number of looks at a cursor that another group is refilling, before the group searches for
 /// single blocks.
 const POLLS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 2 };
@@ -57,13 +61,12 @@ impl Heap {
             let mut is_dry = asks && outcome == Outcome::Dry;
             let refilled = crossed && peers.leads() && self.take_next(class, shard, seen);
             let refilled = group.ballot(refilled);
-            // The runs of the last span, after the next one is there or before it is sought.
-            if crossed {
-                self.let_go(class, seen, peers.rank(), peers.count());
-            }
             let must_refill = crossed && !refilled.contains(peers.leader());
             if !group.all(!must_refill) {
                 is_dry |= self.refill(group, peers, must_refill, class, shard, seen);
+            }
+            if crossed {
+                self.let_go(class, seen, peers.rank(), peers.count());
             }
             asks &= address == 0;
             let drew = asks;
@@ -71,7 +74,7 @@ impl Heap {
                 if turn < HOPS {
                     shard = self.layout.neighbour(shard, turn);
                 } else {
-                    is_dry = !self.await_span(class, shard);
+                    is_dry = !self.await_span(class, shard) && turn >= PATIENCE;
                 }
             }
             if asks && is_dry {
@@ -85,7 +88,7 @@ impl Heap {
             let fails = group.ballot(drew && address == 0 && !asks);
             if !fails.is_empty() {
                 let class = SizeClass(group.read_32(class.0, fails.leader()));
-                if group.lead_64(|| self.retire_held(class).into()) == 1 {
+                if group.lead_64(|| self.retire_held(class, 1).into()) == 1 {
                     asks = drew && address == 0;
                 }
             }
@@ -190,17 +193,13 @@ impl Heap {
     }
 
     /// The runs of a span are in no span any more, each lane a part of them.
+    #[inline(always)]
     fn let_go(&self, class: SizeClass, seen: Span, rank: u32, lanes: u32) {
-        let (info, mut i) = (self.class(class), rank);
-        if seen.runs() == 0 {
-            return;
+        let (slabs, mut i) = (self.class(class).slabs, rank);
+        while i < seen.runs() {
+            self.runs().let_go(seen.end() - (i + 1) * slabs);
+            i += lanes;
         }
-        self.overview().class(class).during(|| {
-            while i < seen.runs() {
-                self.runs().let_go(seen.end() - (i + 1) * info.slabs, class, info);
-                i += lanes;
-            }
-        });
     }
 
     /// Runs for a span of the class, in this order: idle runs of the class, free slabs, slabs of
@@ -220,7 +219,7 @@ impl Heap {
             if slabs.len > 0 {
                 return Next { slabs, is_fresh: true };
             }
-            if !self.retire_idle(info.slabs) && !self.retire_held(class) {
+            if !self.retire_idle(info.slabs) && !self.retire_held(class, info.slabs) {
                 break;
             }
         }

@@ -275,6 +275,9 @@ impl Runs<'_> {
                 self.hold(first, len, info);
                 return (first, len);
             }
+            for i in 1..len {
+                idle.insert(index + i * info.slabs);
+            }
             from = index + 1;
         }
         (0, 0)
@@ -289,18 +292,24 @@ impl Runs<'_> {
         }
     }
 
-    /// A run is in no span any more: inserts it into the idle set if it is fully free. To be called
-    /// during a move of the class.
+    /// A run is in no span any more: inserts it into the idle set if it is fully free. The run may
+    /// have been retired meanwhile, and be one of another class.
     #[inline(always)]
-    pub fn let_go(&self, run: u32, class: SizeClass, info: &ClassInfo) {
-        // The run may have been retired, and be in a span of another class.
-        if !self.starts(run, class, info.slabs) {
-            return;
-        }
+    pub fn let_go(&self, run: u32) {
         // Relaxed: a hint. A thread that makes the run fully free afterwards inserts it.
         let count = self.count(run).and_relaxed(!HELD);
-        if count / WORD == info.words() {
-            self.idle().insert(self.layout.run_index(class, run));
+        if count >= WORD {
+            self.note_idle(run, count / WORD);
+        }
+    }
+
+    #[inline(never)]
+    fn note_idle(&self, run: u32, free_words: u32) {
+        let entry = Entry(self.entry(run).load_relaxed());
+        let Some(class) = entry.class().filter(|_| entry.place() == 0) else { return };
+        if free_words == words(class.blocks_in(entry.slabs() << self.layout.slab_log2)) {
+            let index = self.layout.run_index(class, run);
+            self.overview().class(class).during(|| self.idle().insert(index));
         }
     }
 

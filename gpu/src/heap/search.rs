@@ -87,28 +87,28 @@ impl Heap {
         freed > 0
     }
 
-    /// Makes the slabs of fully free runs in spans of other classes free, those of one cursor.
-    /// Returns whether there were any.
+    /// Makes the slabs of fully free runs in spans of other classes free, `least` slabs or all that
+    /// there are. Returns whether there were any.
     #[cold]
     #[inline(never)]
-    pub(super) fn retire_held(&self, class: SizeClass) -> bool {
-        let runs = self.runs();
+    pub(super) fn retire_held(&self, class: SizeClass, least: u32) -> bool {
+        let mut freed = 0;
         for other in self.overview().used_classes().filter(|other| *other != class) {
             let info = self.class(other);
             for shard in 0..self.layout.shards {
                 let span = self.cursor(other, shard).span();
-                let mut freed = 0;
                 // Also runs before the span's next block: tickets may have been skipped.
                 for i in 0..if span.left() < 0 { 0 } else { span.runs() } {
-                    let run = span.end() - (i + 1) * info.slabs;
-                    freed += u32::from(self.retire(run, other, info));
+                    if self.retire(span.end() - (i + 1) * info.slabs, other, info) {
+                        freed += info.slabs;
+                    }
                 }
-                if freed > 0 {
+                if freed >= least {
                     return true;
                 }
             }
         }
-        false
+        freed > 0
     }
 
     /// Makes the slabs of a run free if it is fully free. Returns whether it was.

@@ -9,9 +9,10 @@
 use super::Heap;
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, full_word};
-use super::cursor::Span;
+use super::cursor::Position;
 use super::debug::CallSite;
 use super::index_set::{WORD_BITS, low_bits};
+use super::ring::Span;
 use crate::lanes::{Group, Lanes, Warp};
 use core::ptr::NonNull;
 
@@ -19,6 +20,18 @@ use core::ptr::NonNull;
 pub(super) const SMALL_ALIGN: usize = 1 << 14;
 /// A size up to this can be rounded up to that alignment in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
+
+/// What a group got for its tickets.
+#[derive(Clone, Copy)]
+pub(super) struct Drawn {
+    /// The address of the lane's block; 0 if it has none.
+    pub address: u64,
+    /// The cursor before.
+    pub at: Position,
+    /// The span that the tickets below zero were for, if there were any. None if the group must
+    /// find one.
+    pub next: Span,
+}
 
 impl Heap {
     /// Allocates memory for `layout`. Returns `None` if the heap is out of memory. May be called
@@ -75,56 +88,82 @@ impl Heap {
             return self.alloc_mixed(warp, class);
         }
         let shard = self.shard();
-        let (address, seen) = self.draw(warp, warp, true, 0, class, shard);
-        if warp.all(address != 0) {
-            return address;
+        let drawn = self.draw(warp, warp, true, class, shard);
+        if warp.all(drawn.address != 0) {
+            return drawn.address;
         }
-        self.shared().alloc_slow(warp.group(), class, warp.broadcast_32(shard), seen, address)
+        self.shared().alloc_slow(warp.group(), class, warp.broadcast_32(shard), drawn)
     }
 
     /// For a warp whose lanes ask for several classes.
     #[inline(always)]
     fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
         let shard = warp.broadcast_32(self.part_shard());
-        let (address, seen) = self.draw(warp, warp.matching(class.0), true, 0, class, shard);
-        if warp.all(address != 0) {
-            return address;
+        let drawn = self.draw(warp, warp.matching(class.0), true, class, shard);
+        if warp.all(drawn.address != 0) {
+            return drawn.address;
         }
-        self.shared().alloc_slow(warp.group(), class, shard, seen, address)
+        self.shared().alloc_slow(warp.group(), class, shard, drawn)
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
         let shard = group.broadcast_32(self.part_shard());
-        let (address, seen) = self.draw(group, group.matching(class.0), true, 0, class, shard);
-        if group.all(address != 0) {
-            return address;
+        let drawn = self.draw(group, group.matching(class.0), true, class, shard);
+        if group.all(drawn.address != 0) {
+            return drawn.address;
         }
-        self.alloc_slow(group, class, shard, seen, address)
+        self.alloc_slow(group, class, shard, drawn)
     }
 
-    /// Takes tickets for the groups of `peers` that ask, `skip` more than they need, and claims their
-    /// blocks. Returns the address of the lane's block, 0 if it has none, and the span that its
-    /// group saw.
+    /// Takes tickets for the groups of `peers` that ask, and claims their blocks.
     #[inline(always)]
     pub(super) fn draw<const WHOLE: bool, const ONE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         peers: Lanes<ONE>,
         asks: bool,
-        skip: u32,
         class: SizeClass,
         shard: u32,
-    ) -> (u64, Span) {
-        let info = *self.class(class);
-        let leads = asks && peers.leads();
-        let seen = if leads { self.cursor(class, shard).take(peers.count() + skip).0 } else { 0 };
-        let seen = Span(lanes.read_64(seen, peers.leader()));
-        let block = seen.left() - peers.count() as i32 + peers.rank() as i32;
+    ) -> Drawn {
+        let (info, leads) = (*self.class(class), asks && peers.leads());
+        let seen = if leads { self.cursor(class, shard).take(peers.count()).0 } else { 0 };
+        let at = Position(lanes.read_64(seen, peers.leader()));
+        let mut block = at.left() - peers.count() as i32 + peers.rank() as i32;
+        let (mut span, mut next) = (at.span(), Span::NONE);
+        if !lanes.all(!asks || block >= 0) {
+            let is_short = leads && block < 0;
+            let found =
+                if is_short { self.follow(class, shard, at, peers.count(), &info) } else { Span::NONE };
+            next = Span(lanes.read_32(found.0, peers.leader()));
+            if block < 0 {
+                (span, block) = (next, block + next.blocks(&info) as i32);
+            }
+        }
         let has_ticket = asks && block >= 0;
         let block = if has_ticket { block as u32 } else { 0 };
-        (self.claim_ticket(lanes, peers, has_ticket, class, &info, seen, block), seen)
+        let address = self.claim_ticket(lanes, peers, has_ticket, class, &info, span, block);
+        Drawn { address, at, next }
+    }
+
+    /// The span after the one of a cursor from which a group took more blocks than are left. If the
+    /// group crossed its end, it moves the cursor on; unless no block of the next run is free: then
+    /// none.
+    #[inline(always)]
+    fn follow(&self, class: SizeClass, shard: u32, at: Position, wanted: u32, info: &ClassInfo) -> Span {
+        let (next, slot) = self.ring(class, shard).after(at.slot());
+        if at.is_crossed_by(wanted) {
+            let first = next.first(info);
+            if next == Span::NONE
+                || self.runs().free_words(first) <= 0
+                || !self.runs().starts(first, class, info.slabs)
+            {
+                return Span::NONE;
+            }
+            self.cursor(class, shard).advance(at, next, slot, info);
+        }
+        next
     }
 
     /// Claims the block of each lane with a ticket. Of the lanes with blocks in the same word, the
@@ -138,11 +177,11 @@ impl Heap {
         has_ticket: bool,
         class: SizeClass,
         info: &ClassInfo,
-        seen: Span,
+        span: Span,
         block: u32,
     ) -> u64 {
         let runs = self.runs();
-        let (run, number) = if has_ticket { seen.place(info, block) } else { (0, 0) };
+        let (run, number) = if has_ticket { span.place(info, block) } else { (0, 0) };
         let (bit, rank, w) = (number % WORD_BITS, peers.rank(), number / WORD_BITS);
         // The lanes of `peers` before this one have the blocks before this one.
         let before = rank.min(bit);

@@ -15,6 +15,7 @@ use super::Heap;
 use super::class::SizeClass;
 use super::entry::Entry;
 use super::index_set::{IndexSet, WORD_BITS, low_bits};
+use super::ring::SLOTS;
 
 impl Heap {
     /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
@@ -65,9 +66,10 @@ impl<V: Visitor> Walk<'_, V> {
                 self.tell(None, Some(class), Defect::MoveOpen { open });
             }
             for shard in 0..self.heap.layout.shards {
-                let end = self.heap.cursor(class, shard).span().end();
-                if end > self.heap.layout.slabs {
-                    self.tell(None, Some(class), Defect::SpanOutside { end });
+                let (cursor, ring) = (self.heap.cursor(class, shard), self.heap.ring(class, shard));
+                let spans = (0..SLOTS).map(|slot| ring.span(slot)).chain([cursor.position().span()]);
+                if let Some(span) = spans.into_iter().find(|span| span.end() > self.heap.layout.slabs) {
+                    self.tell(None, Some(class), Defect::SpanOutside { end: span.end() });
                 }
             }
         }

@@ -2,8 +2,8 @@
 //! arithmetic on host and device.
 
 use super::class::SizeClass;
-use super::cursor::MAX_RUNS;
 use super::index_set::{WORD_BITS, WORD_LOG2};
+use super::ring::MAX_RUNS;
 use crate::kernel::DeviceData;
 
 /// The most slabs of a run, and the most of a run that is longer only to hold two blocks or to
@@ -12,13 +12,14 @@ const MAX_RUN: (u32, u32) = (16, 8);
 /// A run has this many blocks if that does not take too many slabs.
 const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.
-const RUN_PART: u32 = 48;
+const RUN_PART: u32 = 192;
 
-/// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
-/// class.
-const LANE_BLOCKS: (u32, u32) = (256, 512);
-/// The part of a shard's partition that the first and a later span may be, in 64ths.
-const SPAN_PART: (u32, u32) = (8, 32);
+/// Blocks of the first span of a cursor for each lane that asks for the class.
+const LANE_BLOCKS: u32 = 128;
+/// The part of a shard's partition that a first span may be.
+const FIRST_PART: u32 = 16;
+/// A later span has one of so many parts of the runs of the cursor's ring.
+const GROWTH: u32 = 2;
 
 /// The layout of the blocks of one size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct ClassInfo {
     /// Slabs in a run.
     pub slabs: u32,
     /// The most runs of the first span of a cursor, and of a later one.
-    most_runs: [u32; 2],
+    span_runs: [u32; 2],
     /// In place of padding, whose bytes would not be initialised.
     unused: [u32; 2],
 }
@@ -60,27 +61,25 @@ impl ClassInfo {
             slabs *= 2;
         }
         let blocks = slabs * slab_bytes / bytes;
+        // `divided` is exact up to this number of runs.
+        let exact = ((1 << 32) / (blocks as u64 * blocks as u64)) as u32;
         let runs = partition / slabs;
         ClassInfo {
             bytes,
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            most_runs: [clamped(runs * SPAN_PART.0 / 64), clamped(runs * SPAN_PART.1 / 64)],
+            span_runs: [clamped(runs / FIRST_PART), clamped(if runs < exact { runs } else { exact })],
             unused: [0; 2],
         }
     }
 
-    /// Runs of the next span of a cursor for a group of `lanes` lanes. The last span had `last`
-    /// runs, 0 if there was none.
-    pub(super) const fn span_runs(&self, lanes: u32, last: u32) -> u32 {
-        let (blocks, most) = if last == 0 {
-            (LANE_BLOCKS.0, self.most_runs[0])
-        } else {
-            (LANE_BLOCKS.1, self.most_runs[1])
-        };
-        let runs = clamped(divided(lanes * blocks, self.blocks_reciprocal));
-        if runs < most { runs } else { most }
+    /// Runs of the next span of a cursor whose ring has `runs`, for a group of `lanes` lanes.
+    pub(super) const fn span_runs(&self, runs: u32, lanes: u32) -> u32 {
+        let least = clamped(divided(lanes * LANE_BLOCKS, self.blocks_reciprocal));
+        let least = if least < self.span_runs[0] { least } else { self.span_runs[0] };
+        let runs = if runs / GROWTH < least { least } else { runs / GROWTH };
+        if runs < self.span_runs[1] { runs } else { self.span_runs[1] }
     }
 
     /// Words of the bitmap that its blocks have bits in.

@@ -16,14 +16,11 @@
 
 use super::moves::{Before, Moves};
 use super::{INSERT, LOWER, RAISE, REMOVE};
-use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use crate::sync::AtomicU32;
 
 /// Bits in a word of any bitmap here.
 pub(super) const WORD_BITS: u32 = 32;
 pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
-
-/// Words of a row that are removed at once.
-const AT_ONCE: usize = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -125,35 +122,6 @@ impl IndexSet {
     /// Removes an index. Whether it was in the set.
     pub fn remove(&self, i: u32) -> bool {
         self.remove_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS)) != 0
-    }
-
-    /// Removes the indices `i`, `i + step`, ... up to the first one that is not in the set, at most
-    /// `most` and those of a few words. Returns how many it removed. To be called during a move.
-    #[inline(never)]
-    pub fn remove_row(&self, i: u32, step: u32, most: u32) -> u32 {
-        let (w, mut bits, mut old) = (i >> WORD_LOG2, [0; AT_ONCE], [0; AT_ONCE]);
-        let place = |k: u32| (((i + k * step) >> WORD_LOG2) - w, 1 << ((i + k * step) % WORD_BITS));
-        let end = ((w + AT_ONCE as u32) * WORD_BITS).min(self.len * WORD_BITS);
-        let most = most.min((end - i).div_ceil(step));
-        (0..most).map(place).for_each(|(word, bit)| bits[word as usize] |= bit);
-        // All of them before the first result is needed: their round trips overlap.
-        for (word, old) in (w..).zip(&mut old) {
-            let bits = bits[(word - w) as usize];
-            if bits != 0 {
-                *old = self.remove_bits(word, bits);
-            }
-        }
-        let mut len = 0;
-        while len < most && old[place(len).0 as usize] & place(len).1 != 0 {
-            old[place(len).0 as usize] &= !place(len).1;
-            len += 1;
-        }
-        for (word, surplus) in (w..).zip(old) {
-            if surplus != 0 {
-                self.insert_bits(word, surplus);
-            }
-        }
-        len
     }
 
     /// Word `w` of `level` is nonzero: sets its bit in the level above, and so on.

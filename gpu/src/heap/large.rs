@@ -1,6 +1,5 @@
 //! Large allocations: entire slabs, for requests that no class serves.
 
-use super::class::SizeClass;
 use super::entry::Entry;
 use super::slabs::Slabs;
 use super::{FREE_LARGE, Heap, LARGE_END, POLL_NANOS, STORE_LARGE};
@@ -10,9 +9,6 @@ use crate::thread;
 
 /// The number of searches for slabs while other threads hold or take some of them.
 const PASSES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
-
-/// No class of a heap.
-const NO_CLASS: SizeClass = SizeClass(u32::MAX);
 
 impl Heap {
     /// The address of `size` bytes in slabs of their own; 0 if there are not as many consecutive
@@ -31,7 +27,7 @@ impl Heap {
             if slabs.len > 0 {
                 return self.make_large(slabs);
             }
-            if !self.retire_idle(self.layout.slabs) && !self.retire_held(NO_CLASS, self.layout.slabs) {
+            if !self.retire_idle(0, self.layout.slabs) {
                 // ordering: acquire; as at the end of a search for blocks.
                 LARGE_END.fence_acquire();
                 if common.is_unchanged(before) {

@@ -172,6 +172,7 @@ impl HeapLayout {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::class_info::divided;
+    use super::super::ring::MAX_RUNS;
     use super::*;
 
     fn layouts() -> impl Iterator<Item = HeapLayout> {
@@ -203,8 +204,8 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                let most = (1..=32).flat_map(|lanes| [info.span_runs(lanes, 0), info.span_runs(lanes, 1)]);
-                let most = most.max().unwrap() * info.blocks;
+                let most =
+                    (0..=4 * MAX_RUNS).map(|runs| info.span_runs(runs, 32)).max().unwrap() * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
                 }
@@ -248,6 +249,6 @@ mod tests {
         let layout = HeapLayout::new(8 << 30, 132).unwrap();
         assert_eq!((layout.slab_bytes(), layout.slabs, layout.shards), (64 << 10, 131_072, 132));
         let info = layout.class(SizeClass::of(8192));
-        assert_eq!((info.blocks, info.slabs), (128, 16));
+        assert_eq!((info.blocks, info.slabs), (32, 4));
     }
 }

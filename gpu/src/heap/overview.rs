@@ -1,13 +1,9 @@
 //! State of the classes together: moves under way, and failed allocations.
 
 use super::class::SizeClass;
-use super::index_set::WORD_BITS;
 use super::layout::MAX_CLASSES;
 use super::moves::Moves;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
-
-/// Words with a bit for each class.
-const CLASS_WORDS: usize = MAX_CLASSES.div_ceil(WORD_BITS) as usize;
 
 /// Initially all words are zero.
 #[repr(C, align(32))]
@@ -15,8 +11,6 @@ const CLASS_WORDS: usize = MAX_CLASSES.div_ceil(WORD_BITS) as usize;
 pub struct Overview {
     /// Failed allocations.
     failures: AtomicU32,
-    /// A bit for each class that has had a span.
-    used: [AtomicU32; CLASS_WORDS],
     /// Moves of free slabs, and of bits in the upper levels of the sets.
     common: Moves,
     /// Moves of the runs of each class.
@@ -31,7 +25,6 @@ impl Overview {
     pub fn new() -> Self {
         Overview {
             failures: AtomicU32::new(0),
-            used: core::array::from_fn(|_| AtomicU32::new(0)),
             common: Moves::new(),
             classes: core::array::from_fn(|_| Moves::new()),
         }
@@ -46,22 +39,6 @@ impl Overview {
     #[inline(always)]
     pub(super) fn failures(&self) -> &AtomicU32 {
         &self.failures
-    }
-
-    /// Notes that cursors of the class may have spans. Relaxed: before the first span is installed.
-    pub(super) fn note_use(&self, class: SizeClass) {
-        self.used[(class.0 / WORD_BITS) as usize % CLASS_WORDS].or_relaxed(1 << (class.0 % WORD_BITS));
-    }
-
-    /// The classes whose cursors may have spans.
-    pub(super) fn used_classes(&self) -> impl Iterator<Item = SizeClass> {
-        let words = self.used.each_ref().map(AtomicU32::load_relaxed);
-        let mut rest = words.into_iter().fold(0_u128, |all, word| all >> 32 | u128::from(word) << 64);
-        core::iter::from_fn(move || {
-            let class = rest.trailing_zeros();
-            rest &= rest.wrapping_sub(1);
-            (class < MAX_CLASSES).then_some(SizeClass(class))
-        })
     }
 
     #[inline(always)]

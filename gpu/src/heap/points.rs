@@ -8,6 +8,10 @@ pub(super) const CLAIM: Site = Site::new("heap/claim");
 pub(super) const FREE: Site = Site::new("heap/free");
 /// The bits that a free sets.
 pub(super) const RELEASE: Site = Site::new("heap/release");
+/// The addition to the count by a free that makes a word fully free.
+pub(super) const ADD_COUNT: Site = Site::new("heap/add-count");
+/// The look at the count of a run that was removed from the idle set.
+pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
 /// The fence before bits that a stale ticket claimed are set again.
 pub(super) const PUT_BACK: Site = Site::new("heap/put-back");
 /// The fence before the bits of a run that is not fully free are set again.
@@ -44,8 +48,6 @@ pub(super) const STORE_ENTRY: Site = Site::new("heap/store-entry");
 pub(super) const BEGIN_COUNT: Site = Site::new("heap/begin-count");
 /// The bits of freed blocks, after the fence.
 pub(super) const SET_BITS: Site = Site::new("heap/set-bits");
-/// The addition to the count, after the bits.
-pub(super) const ADD_COUNT: Site = Site::new("heap/add-count");
 /// The claim of a word of a run that is retired.
 pub(super) const RETIRE: Site = Site::new("heap/retire");
 /// The store of a free entry of a retired run.
@@ -56,10 +58,12 @@ pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 17] = [
+pub const SITES: [&str; 19] = [
     "heap/claim",
     "heap/free",
     "heap/release",
+    "heap/add-count",
+    "heap/look-again",
     "heap/put-back",
     "heap/keep",
     "heap/publish",
@@ -77,12 +81,11 @@ pub const SITES: [&str; 17] = [
 ];
 
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 9] = [
+pub const POINTS: [&str; 8] = [
     "heap/store-span",
     "heap/store-entry",
     "heap/begin-count",
     "heap/set-bits",
-    "heap/add-count",
     "heap/retire",
     "heap/free-entry",
     "heap/store-large",

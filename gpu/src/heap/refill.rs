@@ -1,9 +1,11 @@
 //! Refill: the next span of an exhausted cursor, and allocation until it is there.
 
+use super::alloc::Drawn;
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::cursor::{Outcome, Span};
+use super::cursor::Position;
 use super::index_set::WORD_BITS;
+use super::ring::{SLOTS, Span};
 use super::search::Found;
 use super::slabs::Slabs;
 use super::{Heap, POLL_NANOS};
@@ -13,7 +15,7 @@ use crate::thread;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
-const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 6 };
+const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 16 };
 
 /// The number of other cursors of the class to draw from while a group refills the own one.
 const HOPS: u32 = 3;
@@ -26,51 +28,44 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 /// single blocks.
 const POLLS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 2 };
 
-/// The most tickets that a group skips at once.
-const MOST_SKIPPED: u32 = 1 << 14;
+/// The number of words of a span that a group looks at for a free block.
+const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
 
-/// Runs for a span.
-#[derive(Clone, Copy)]
-struct Next {
-    slabs: Slabs,
-    is_fresh: bool,
+/// The next step of a group that got none of its blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// More tickets.
+    Draw,
+    /// Another group is looking for a span.
+    Wait,
+    /// There is no other span.
+    Search,
 }
 
 impl Heap {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
-    /// `seen`, in groups of the same class.
+    /// the cursors of `shard`, in groups of the same class.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_slow(
-        &self,
-        group: Group,
-        class: SizeClass,
-        shard: u32,
-        seen: Span,
-        address: u64,
-    ) -> u64 {
-        let (mut address, mut seen, mut peers) = (address, seen, group.matching(class.0));
-        let mut shard = shard;
-        let (mut asks, mut skip) = (true, 0);
+    pub(super) fn alloc_slow(&self, group: Group, class: SizeClass, shard: u32, drawn: Drawn) -> u64 {
+        let (mut address, mut drawn, mut peers) = (drawn.address, drawn, group.matching(class.0));
+        let (mut shard, mut asks) = (shard, true);
         for turn in 0..TURNS {
-            let outcome = if asks { seen.outcome(peers.count() + skip) } else { Outcome::Enough };
-            let crossed = outcome == Outcome::Crossed;
-            let mut is_dry = asks && outcome == Outcome::Dry;
-            let refilled = crossed && peers.leads() && self.take_next(class, shard, seen);
-            let refilled = group.ballot(refilled);
-            let must_refill = crossed && !refilled.contains(peers.leader());
-            if !group.all(!must_refill) {
-                is_dry |= self.refill(group, peers, must_refill, class, shard, seen);
-            }
-            if crossed {
-                self.let_go(class, seen, peers.rank(), peers.count());
+            let served = group.ballot(address != 0);
+            let missed = asks && peers.members().without(served) == peers.members();
+            let refills = asks && drawn.at.is_crossed_by(peers.count()) && drawn.next == Span::NONE;
+            let looks = missed && !refills && peers.leads();
+            let step = if looks { self.step(class, shard, drawn.at) } else { Step::Draw };
+            let waits = group.ballot(step == Step::Wait).contains(peers.leader());
+            let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
+            if !group.all(!refills) {
+                is_dry |= self.refill(group, peers, refills, class, shard, drawn.at);
             }
             asks &= address == 0;
-            let drew = asks;
-            if asks && outcome == Outcome::Behind {
+            if asks && waits {
                 if turn < HOPS {
                     shard = self.layout.neighbour(shard, turn);
                 } else {
@@ -84,27 +79,15 @@ impl Heap {
                     Found::Unsure => thread::nanosleep(POLL_NANOS),
                 }
             }
-            // Before the group fails: memory that is in spans of other classes.
-            let fails = group.ballot(drew && address == 0 && !asks);
-            if !fails.is_empty() {
-                let class = SizeClass(group.read_32(class.0, fails.leader()));
-                if group.lead_64(|| self.retire_held(class, 1).into()) == 1 {
-                    asks = drew && address == 0;
-                }
-            }
             asks &= address == 0;
             if group.all(!asks) {
                 break;
             }
             peers = group.matching(if asks { class.0 } else { NONE });
-            // Tickets for blocks that others have: soon skips the rest of the span.
-            let missed = outcome == Outcome::Enough;
-            skip = group.read_32(if missed { (2 * skip + WORD_BITS).min(MOST_SKIPPED) } else { 0 }, peers.leader());
             shard = group.read_32(shard, peers.leader());
-            let drawn;
-            (drawn, seen) = self.draw(group, peers, asks, skip, class, shard);
+            drawn = self.draw(group, peers, asks, class, shard);
             if asks {
-                address = drawn;
+                address = drawn.address;
             }
         }
         let failed = group.ballot(address == 0).count();
@@ -115,115 +98,117 @@ impl Heap {
         address
     }
 
-    /// The groups that `crossed` their cursors install the next spans. Returns whether the caller's
-    /// group found none.
+    /// The next step of a group that got nothing for tickets drawn at `at`.
+    fn step(&self, class: SizeClass, shard: u32, at: Position) -> Step {
+        let (info, cursor) = (self.class(class), self.cursor(class, shard));
+        let (now, is_dry) = (cursor.position(), at.is_dry());
+        if now.left() > 0 {
+            let left = self.first_free(info, now.span(), now.left() as u32);
+            if left > 0 && left == now.left() as u32 {
+                return Step::Draw;
+            }
+            cursor.skip_to(now, left);
+        }
+        if is_dry && !self.has_run(info, &mut self.overview().common().search()) {
+            Step::Search
+        } else if at.left() < 0 && at.is_before(now) {
+            Step::Wait
+        } else {
+            Step::Draw
+        }
+    }
+
+    /// The number of blocks of a span, at most `left`, at which a block may be free. 0 if none is in
+    /// the current run and the next one.
+    fn first_free(&self, info: &ClassInfo, span: Span, left: u32) -> u32 {
+        let (runs, mut left, mut is_next) = (self.runs(), left, false);
+        for _ in 0..LOOKS {
+            // Relaxed: hints.
+            let (run, number) = span.place(info, left - 1);
+            let bits = runs.bits(runs.first_word(run) + number / WORD_BITS).load_relaxed();
+            if bits != 0 {
+                return left;
+            }
+            if runs.free_words(run) > 0 {
+                left -= number % WORD_BITS + 1;
+            } else if is_next {
+                return 0;
+            } else {
+                (left, is_next) = (left - (number + 1), true);
+            }
+            if left == 0 {
+                return 0;
+            }
+        }
+        left
+    }
+
+    /// The groups that crossed the ends of spans after which no block is free find other spans.
+    /// Returns whether the caller's group found none.
     #[inline(never)]
     fn refill(
         &self,
         group: Group,
         peers: Group,
-        crossed: bool,
+        refills: bool,
         class: SizeClass,
         shard: u32,
-        seen: Span,
+        at: Position,
     ) -> bool {
-        let (leads, moves) = (crossed && peers.leads(), self.overview().class(class));
+        let (leads, moves) = (refills && peers.leads(), self.overview().class(class));
         let info = *self.class(class);
-        let mut found = Next { slabs: Slabs::NONE, is_fresh: false };
+        let mut found = Slabs::NONE;
         // A search that finds nothing, again and again in a full heap, is no move.
-        let begins = leads && (!seen.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
+        let begins = leads && (!at.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
         if begins {
             moves.begin();
-            if seen.runs() == 0 {
-                self.overview().note_use(class);
-            }
-            found = self.find_span(class, &info, shard, peers.count(), seen.runs());
+            found = self.find_slabs(class, &info, shard, peers.count());
         }
-        let packed = u64::from(found.slabs.first) << 32
-            | u64::from(found.slabs.len) << 1
-            | u64::from(found.is_fresh);
-        let packed = group.read_64(packed, peers.leader());
-        let (first, runs) = ((packed >> 32) as u32, (packed as u32 >> 1) / info.slabs);
+        let packed = group.read_64(u64::from(found.first) << 32 | u64::from(found.len), peers.leader());
+        let (first, runs) = ((packed >> 32) as u32, packed as u32 / info.slabs);
         let mut i = peers.rank();
-        while crossed && packed & 1 == 1 && i < runs {
+        while refills && i < runs {
             self.runs().dedicate(first + i * info.slabs, class, &info);
             i += peers.count();
         }
         group.sync();
         if leads {
-            let next = if runs > 0 { Span::new(&info, first, runs) } else { Span::DRY };
-            self.cursor(class, shard).install(next);
+            self.extend(class, shard, at, &info, first, runs);
         }
         if begins {
             moves.end();
         }
-        crossed && runs == 0
+        refills && runs == 0
     }
 
-    /// Installs the idle runs after the last span as the next one, if there are any: the common case,
-    /// in few instructions. Returns whether it did.
-    fn take_next(&self, class: SizeClass, shard: u32, seen: Span) -> bool {
-        let (info, first) = (self.class(class), seen.end());
-        if first == 0 || first >= self.layout.slabs {
-            return false;
-        }
-        let (idle, index) = (self.runs().idle(), self.layout.run_index(class, first));
-        let word = idle.word(index / WORD_BITS).load_relaxed() >> (index % WORD_BITS);
-        let (mut place, mut bits, mut runs) = (0, 0, 0);
-        while place < WORD_BITS && word >> place & 1 == 1 {
-            bits |= 1 << place;
-            place += info.slabs;
-            runs += 1;
-        }
+    /// Inserts a span of new runs into the ring of a cursor and moves the cursor there. Without new
+    /// runs the cursor starts the next lap.
+    fn extend(&self, class: SizeClass, shard: u32, at: Position, info: &ClassInfo, first: u32, runs: u32) {
+        let (cursor, ring) = (self.cursor(class, shard), self.ring(class, shard));
+        let (next, slot) = ring.after(at.slot());
         if runs == 0 {
-            return false;
+            return cursor.set_dry(next, slot, info);
         }
-        self.overview().class(class).during(|| {
-            let bits = bits << (index % WORD_BITS);
-            let got = idle.remove_bits(index / WORD_BITS, bits);
-            if got == bits {
-                // Whether they are fully free, tickets find out.
-                self.runs().hold(first, runs, info);
-                self.cursor(class, shard).install(Span::new(info, first, runs));
-            } else if got != 0 {
-                idle.insert_bits(index / WORD_BITS, got);
-            }
-            got == bits
-        })
+        let (used, _) = ring.size();
+        // In place of a span whose runs were retired, or behind the last one.
+        let is_gone = next != Span::NONE && !self.runs().starts(next.first(info), class, info.slabs);
+        let slot = if is_gone || used == SLOTS { slot } else { used };
+        let span = Span::new(info, first, runs);
+        ring.set(slot, span);
+        cursor.advance(at, span, slot, info);
     }
 
-    /// The runs of a span are in no span any more, each lane a part of them.
-    #[inline(always)]
-    fn let_go(&self, class: SizeClass, seen: Span, rank: u32, lanes: u32) {
-        let (slabs, mut i) = (self.class(class).slabs, rank);
-        while i < seen.runs() {
-            self.runs().let_go(seen.end() - (i + 1) * slabs);
-            i += lanes;
-        }
-    }
-
-    /// Runs for a span of the class, in this order: idle runs of the class, free slabs, slabs of
-    /// idle runs of other classes.
-    fn find_span(&self, class: SizeClass, info: &ClassInfo, shard: u32, lanes: u32, last: u32) -> Next {
-        let (runs, most) = (self.runs(), info.span_runs(lanes, last));
-        let start = self.layout.partition_start(shard);
-        let (mut first, mut len) = runs.take_idle(class, info, start, self.layout.slabs, most);
-        if len == 0 {
-            (first, len) = runs.take_idle(class, info, 0, start, most);
-        }
-        if len > 0 {
-            return Next { slabs: Slabs { first, len: len * info.slabs }, is_fresh: false };
-        }
+    /// Slabs for a span of the class: free ones, or those of fully free runs.
+    fn find_slabs(&self, class: SizeClass, info: &ClassInfo, shard: u32, lanes: u32) -> Slabs {
+        let (_, runs) = self.ring(class, shard).size();
+        let most = info.span_runs(runs, lanes) * info.slabs;
+        let start = self.layout.run_index(class, self.layout.partition_start(shard));
         loop {
-            let slabs = self.claim_slabs(info, shard, most * info.slabs);
-            if slabs.len > 0 {
-                return Next { slabs, is_fresh: true };
-            }
-            if !self.retire_idle(info.slabs) && !self.retire_held(class, info.slabs) {
-                break;
+            let slabs = self.claim_slabs(info, shard, most);
+            if slabs.len > 0 || !self.retire_idle(start, most) {
+                return slabs;
             }
         }
-        Next { slabs: Slabs::NONE, is_fresh: false }
     }
 
     fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32) -> Slabs {
@@ -238,11 +223,11 @@ impl Heap {
         slabs
     }
 
-    /// Waits until the cursor is refilled, or for a bounded time. Returns whether it is.
+    /// Waits until the span is replaced, or for a bounded time. Returns whether it is.
     fn await_span(&self, class: SizeClass, shard: u32) -> bool {
         let cursor = self.cursor(class, shard);
         for _ in 0..POLLS {
-            if cursor.span().left() >= 0 {
+            if cursor.position().left() >= 0 {
                 return true;
             }
             thread::nanosleep(POLL_NANOS);

@@ -3,9 +3,9 @@
 //! ```text
 //! entry[slab]        the class, the run's slabs, and the slab's number among them
 //! bitmap             a bit for each block: set while the block is free
-//! count[run]         | fully free words of the run | HELD: the run is in a span |
+//! count[run]         the number of fully free words of the run
 //! listed             the set of runs that may have free blocks, by class
-//! idle               the set of runs that may be fully free, and are not held, by class
+//! idle               the set of runs that may be fully free, by class
 //! ```
 //!
 //! The bitmap alone decides which blocks are free. Everything else are hints.
@@ -24,7 +24,7 @@
 //!   number of these threads.
 //! - I5. A run with a free block is listed, except during the free that made a word of it nonzero,
 //!   and during a move.
-//! - I6. A fully free run is idle or held, with the same exceptions.
+//! - I6. A fully free run is idle, with the same exceptions.
 //!
 //! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
 //! bit is missing, the thread sets the others again.
@@ -38,19 +38,11 @@ use super::moves::Before;
 use super::overview::Overview;
 use super::parts::Parts;
 use super::{
-    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, KEEP, LIST, PUBLISH, PUT_BACK, RELEASE, RETIRE, SET_BITS,
-    STORE_ENTRY, UNLIST,
+    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, KEEP, LIST, LOOK_AGAIN, PUBLISH, PUT_BACK, RELEASE, RETIRE,
+    SET_BITS, STORE_ENTRY, UNLIST,
 };
 use crate::lanes::select_bit;
-use crate::sync::{AtomicU32, NATIVE_LAYOUT};
-
-/// The flag of a count.
-const HELD: u32 = 1;
-/// A fully free word in a count.
-const WORD: u32 = 2;
-
-/// Idle runs to look at for a span.
-const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 3 };
+use crate::sync::AtomicU32;
 
 /// All runs of a heap.
 #[derive(Clone, Copy)]
@@ -99,10 +91,11 @@ impl Runs<'_> {
         unsafe { &*word }
     }
 
-    /// The number of fully free words by the count, and whether the run is held.
-    pub fn free_words(&self, run: u32) -> (u32, bool) {
-        let count = self.count(run).load_relaxed();
-        (count / WORD, count & HELD != 0)
+    /// The number of fully free words of a run. A hint; less than zero while claims overtake frees
+    /// (I4).
+    #[inline(always)]
+    pub fn free_words(&self, run: u32) -> i32 {
+        self.count(run).load_relaxed().cast_signed()
     }
 
     /// Word `w` of the bitmap.
@@ -164,7 +157,7 @@ impl Runs<'_> {
     pub fn count_claim(&self, run: u32, old: u32, full: u32) {
         if old == full {
             // Relaxed: a hint (I4).
-            self.count(run).sub_relaxed(WORD);
+            self.count(run).sub_relaxed(1);
         }
     }
 
@@ -176,20 +169,16 @@ impl Runs<'_> {
         SET_BITS.delay();
         // ordering: acquire; pairs with UNLIST: if the run was unlisted, the list without it before
         // the look below. The fence before it releases.
-        let (old, joined) = if bits == full {
-            // Both at once: this makes the word fully free, whatever it was.
-            let old = word.at(RELEASE).or_acquire(bits);
-            ADD_COUNT.delay();
-            (old, Some(count.add_relaxed(WORD)))
-        } else {
-            let old = word.at(RELEASE).or_acquire(bits);
-            ADD_COUNT.delay();
-            (old, (old | bits == full && old != full).then(|| count.add_relaxed(WORD)))
-        };
-        // At least: claims from fully free words may not be counted yet.
-        let is_idle = joined.is_some_and(|before| {
-            before & HELD == 0 && before.cast_signed() / 2 + 1 >= words(run.blocks) as i32
-        });
+        let old = word.at(RELEASE).or_acquire(bits);
+        let mut is_idle = false;
+        if old | bits == full && old != full {
+            // ordering: acquire; pairs with LOOK_AGAIN: if the run was removed from the idle set,
+            // the set without it before the look below.
+            let before = count.at(ADD_COUNT).add_acquire(1);
+            // At least: claims from fully free words may not be counted yet.
+            is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
+                && !self.idle().contains(self.index(run));
+        }
         let is_unlisted = old == 0 && !self.listed().contains(self.index(run));
         Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
     }
@@ -197,12 +186,7 @@ impl Runs<'_> {
     /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
     #[cold]
     #[inline(never)]
-    pub fn finish_release(&self, run: Run, w: u32, bits: u32, old: u32, is_idle: bool) {
-        let full = full_word(run.blocks, w);
-        if bits == full && old == full {
-            // A second free of all blocks of the word: nothing became free.
-            self.count(run.first).sub_relaxed(WORD);
-        }
+    pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
         self.overview().class(run.class).during(|| {
             if !self.listed().contains(index) {
@@ -230,12 +214,12 @@ impl Runs<'_> {
         PUT_BACK.fence_release();
         let released = self.release(run, w, bits);
         if released.is_unfinished {
-            self.finish_release(run, w, bits, released.old, released.is_idle);
+            self.finish_release(run, released.is_idle);
         }
     }
 
-    /// Makes a run of slabs that the caller took from the free set, all of its blocks free and in
-    /// the span that the caller is going to install. To be called during a move of the class.
+    /// Makes a run of slabs that the caller took from the free set, all of its blocks free. To be
+    /// called during a move of the class.
     pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
         for place in 0..info.slabs {
             STORE_ENTRY.delay();
@@ -244,9 +228,7 @@ impl Runs<'_> {
         }
         BEGIN_COUNT.delay();
         // An addition: late operations on an earlier run of these slabs add up to zero (I4).
-        self.count(first).add_relaxed(info.words() * WORD);
-        // Not added: a late mark of an earlier run may have set it.
-        self.count(first).or_relaxed(HELD);
+        self.count(first).add_relaxed(info.words());
         // ordering: release; pairs with CLAIM: the entries before the bits (I3).
         PUBLISH.fence_release();
         let word = self.first_word(first);
@@ -256,61 +238,9 @@ impl Runs<'_> {
         }
         // ordering: release; pairs with REMOVE: the bits before the hints.
         LIST.fence_release();
-        self.listed().insert_relaxed(self.layout.run_index(class, first));
-    }
-
-    /// Takes consecutive idle runs of the class out of the idle set, at most `most`: the first found
-    /// from slab `from` on and before `to`. Returns the first slab and the number of runs. To be
-    /// called during a move of the class.
-    pub fn take_idle(&self, class: SizeClass, info: &ClassInfo, from: u32, to: u32, most: u32) -> (u32, u32) {
-        let (idle, common) = (self.idle(), self.overview().common());
-        let start = self.layout.run_index(class, 0);
-        let (mut ignored, mut from) = (common.search(), start + from);
-        for _ in 0..LOOKS {
-            let Some(index) = idle.next(from, start + to, common, &mut ignored) else { break };
-            let first = index - start;
-            let inside = (self.layout.slabs - first) / info.slabs;
-            let len = idle.remove_row(index, info.slabs, most.min(inside));
-            if len > 0 && self.starts(first, class, info.slabs) {
-                self.hold(first, len, info);
-                return (first, len);
-            }
-            for i in 1..len {
-                idle.insert(index + i * info.slabs);
-            }
-            from = index + 1;
-        }
-        (0, 0)
-    }
-
-    /// Marks runs that were idle as held by a span.
-    #[inline(always)]
-    pub fn hold(&self, first: u32, runs: u32, info: &ClassInfo) {
-        for i in 0..runs {
-            // Relaxed: a hint.
-            self.count(first + i * info.slabs).or_relaxed(HELD);
-        }
-    }
-
-    /// A run is in no span any more: inserts it into the idle set if it is fully free. The run may
-    /// have been retired meanwhile, and be one of another class.
-    #[inline(always)]
-    pub fn let_go(&self, run: u32) {
-        // Relaxed: a hint. A thread that makes the run fully free afterwards inserts it.
-        let count = self.count(run).and_relaxed(!HELD);
-        if count >= WORD {
-            self.note_idle(run, count / WORD);
-        }
-    }
-
-    #[inline(never)]
-    fn note_idle(&self, run: u32, free_words: u32) {
-        let entry = Entry(self.entry(run).load_relaxed());
-        let Some(class) = entry.class().filter(|_| entry.place() == 0) else { return };
-        if free_words == words(class.blocks_in(entry.slabs() << self.layout.slab_log2)) {
-            let index = self.layout.run_index(class, run);
-            self.overview().class(class).during(|| self.idle().insert(index));
-        }
+        let index = self.layout.run_index(class, first);
+        self.listed().insert_relaxed(index);
+        self.idle().insert_relaxed(index);
     }
 
     /// Claims a free block of a listed run. Returns its number. Starts at a word and a bit that
@@ -361,13 +291,15 @@ impl Runs<'_> {
         let (index, all, first) = (self.layout.run_index(class, run), info.words(), self.first_word(run));
         self.overview().class(class).during(|| {
             self.idle().remove(index);
-            // Relaxed: the bits decide. A thread that makes the run fully free after the removal
-            // inserts it again (I6).
-            let count = self.count(run).load_relaxed();
-            let is_taken = count / WORD == all
-                && self.starts(run, class, info.slabs)
-                && self.count(run).cas_relaxed(count, 0).is_ok();
-            if !is_taken {
+            // ordering: acquire and release; pairs with ADD_COUNT: a thread that makes the run fully
+            // free after this look sees the idle set without it, and inserts it (I6). An addition
+            // of nothing.
+            let is_full = self.count(run).at(LOOK_AGAIN).add_acq_rel(0) == all;
+            // Relaxed: the bits decide.
+            if !is_full
+                || !self.starts(run, class, info.slabs)
+                || self.count(run).cas_relaxed(all, 0).is_err()
+            {
                 return false;
             }
             let mut taken = 0;
@@ -396,13 +328,13 @@ impl Runs<'_> {
     #[inline(never)]
     fn keep(&self, run: Run, taken: u32, old: u32) {
         // Of the words counted as fully free, `taken` are claimed.
-        self.count(run.first).add_relaxed((words(run.blocks) - taken) * WORD);
+        self.count(run.first).add_relaxed(words(run.blocks) - taken);
         // ordering: release; pairs with CLAIM: what was acquired with the bits (I3).
         KEEP.fence_release();
         let give = |w: u32, bits: u32| {
             let released = self.release(run, w, bits);
             if released.is_unfinished {
-                self.finish_release(run, w, bits, released.old, released.is_idle);
+                self.finish_release(run, released.is_idle);
             }
         };
         (0..taken).for_each(|w| give(w, full_word(run.blocks, w)));

@@ -49,6 +49,8 @@ impl Heap {
             }
         }
         if self.has_run(info, &mut common_before) {
+            // Of runs that were not fully free any more, nothing remains in the idle set.
+            self.retire_idle(start, info.slabs);
             return Found::Unsure;
         }
         // ordering: acquire; pairs with REMOVE, LOWER and `unlist`: the moves that hid memory from
@@ -65,47 +67,23 @@ impl Heap {
             || self.free_slabs().has(info.slabs, before)
     }
 
-    /// Makes the slabs of fully free runs free, `least` slabs or all that there are. Returns whether
-    /// there were any.
+    /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an
+    /// index of the idle set. Returns whether there were any.
     #[cold]
     #[inline(never)]
-    pub(super) fn retire_idle(&self, least: u32) -> bool {
+    pub(super) fn retire_idle(&self, start: u32, least: u32) -> bool {
         let (runs, common) = (self.runs(), self.overview().common());
-        let (mut from, mut freed) = (0, 0);
-        let mut ignored = common.search();
-        while freed < least {
-            let Some(index) = runs.idle().next(from, self.layout.run_indices(), common, &mut ignored) else {
-                break;
-            };
-            let (class, run) = self.layout.run_at(index);
-            let info = self.class(class);
-            if self.retire(run, class, info) {
-                freed += info.slabs;
-            }
-            from = index + 1;
-        }
-        freed > 0
-    }
-
-    /// Makes the slabs of fully free runs in spans of other classes free, `least` slabs or all that
-    /// there are. Returns whether there were any.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn retire_held(&self, class: SizeClass, least: u32) -> bool {
         let mut freed = 0;
-        for other in self.overview().used_classes().filter(|other| *other != class) {
-            let info = self.class(other);
-            for shard in 0..self.layout.shards {
-                let span = self.cursor(other, shard).span();
-                // Also runs before the span's next block: tickets may have been skipped.
-                for i in 0..if span.left() < 0 { 0 } else { span.runs() } {
-                    if self.retire(span.end() - (i + 1) * info.slabs, other, info) {
-                        freed += info.slabs;
-                    }
+        let mut ignored = common.search();
+        for (mut from, to) in [(start, self.layout.run_indices()), (0, start)] {
+            while freed < least {
+                let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
+                let (class, run) = self.layout.run_at(index);
+                let info = self.class(class);
+                if self.retire(run, class, info) {
+                    freed += info.slabs;
                 }
-                if freed >= least {
-                    return true;
-                }
+                from = index + 1;
             }
         }
         freed > 0

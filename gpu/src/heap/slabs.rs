@@ -5,8 +5,8 @@
 //!
 //! Lock-free: a claim that gets too little lost slabs to other claims.
 
-use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
 use super::CLAIM_SLABS;
+use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
 use super::moves::{Before, Moves};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -78,7 +78,11 @@ impl FreeSlabs<'_> {
                 let w = slab >> WORD_LOG2;
                 let word = self.set.word(w).load_relaxed();
                 let claimed = match first_run(word, unit) {
-                    Some(0) if word == u32::MAX && most >= 2 * WORD_BITS => self.claim_words(w, unit, most),
+                    Some(0)
+                        if word == u32::MAX && most >= 2 * WORD_BITS && WORD_BITS.is_multiple_of(unit) =>
+                    {
+                        self.claim_words(w, unit, most)
+                    }
                     Some(bit) => self.claim_in(w, word, bit, unit, run_at(word, bit).min(most)),
                     None => Slabs::NONE,
                 };

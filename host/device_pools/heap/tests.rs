@@ -77,7 +77,7 @@ fn sets() {
     heap.assert_broken_by(listed, bit(live.slab), "I5 of runs", "is not listed");
     let idle = seen.run(|run| run.live == 0);
     let idle_at = heap.run_at(heap.offsets.idle, idle.class, idle.slab);
-    heap.assert_broken_by(idle_at, bit(idle.slab), "I6 of runs", "neither idle nor held");
+    heap.assert_broken_by(idle_at, bit(idle.slab), "I6 of runs", "not idle");
     let words = heap.layout.slabs.div_ceil(32);
     let above = heap.free_at(32 * (words + seen.free[0] / 32 / 32));
     heap.assert_broken(above, 0_u32, "I2 of sets", "its bit in the level above is clear");

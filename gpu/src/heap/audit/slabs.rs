@@ -79,7 +79,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     fn no_count(&mut self, slab: u32) {
-        let (count, _) = self.heap.runs().free_words(slab);
+        let count = self.heap.runs().count(slab).load_relaxed();
         if count != 0 {
             self.slab_is(slab, Defect::CountWithoutRun { count });
         }
@@ -138,11 +138,11 @@ impl<V: Visitor> Walk<'_, V> {
     /// Whether the count and the sets agree with the bits of a run.
     fn hints(&mut self, run: &RunAudit<'_>, free_words: u32) {
         let (slab, class, runs) = (run.slab, run.class, self.heap.runs());
-        let ((count, is_held), index) = (runs.free_words(slab), self.heap.layout.run_index(class, slab));
+        let (count, index) = (runs.count(slab).load_relaxed(), self.heap.layout.run_index(class, slab));
         let defects = [
             (count != free_words, Defect::Count { bits: free_words, count }),
             (run.free > 0 && !runs.listed().contains(index), Defect::NotListed),
-            (run.live == 0 && !runs.idle().contains(index) && !is_held, Defect::NotIdle),
+            (run.live == 0 && !runs.idle().contains(index), Defect::NotIdle),
         ];
         for (_, found) in defects.into_iter().filter(|(is_found, _)| *is_found) {
             self.tell(Some(slab), Some(class), found);

@@ -15,7 +15,7 @@ pub enum Invariant {
     Runs4,
     /// A run with a free block is listed.
     Runs5,
-    /// A fully free run is idle or held.
+    /// A fully free run is idle.
     Runs6,
     /// The free slabs with memory are those of the free set.
     Slabs1,
@@ -106,7 +106,7 @@ pub enum Defect {
     },
     /// The run has free blocks but is not listed.
     NotListed,
-    /// All blocks of the run are free, but it is neither idle nor held.
+    /// All blocks of the run are free, but it is not idle.
     NotIdle,
     /// A free slab is not in the free set.
     Lost,
@@ -136,7 +136,10 @@ impl Defect {
     pub const fn invariant(self) -> Invariant {
         match self {
             Defect::BitsBeyond { .. } | Defect::BitsWithoutClass { .. } => Invariant::Runs1,
-            Defect::ClassTable | Defect::Orphan { .. } | Defect::ReachesPastEnd { .. } | Defect::Torn { .. } => Invariant::Runs2,
+            Defect::ClassTable
+            | Defect::Orphan { .. }
+            | Defect::ReachesPastEnd { .. }
+            | Defect::Torn { .. } => Invariant::Runs2,
             Defect::Count { .. } | Defect::CountWithoutRun { .. } => Invariant::Runs4,
             Defect::NotListed => Invariant::Runs5,
             Defect::NotIdle => Invariant::Runs6,
@@ -153,22 +156,41 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Defect::ClassTable => write!(f, "the class table differs from the layout"),
-            Defect::SpanOutside { end } => write!(f, "a span ends before slab {end}, which is outside the heap"),
+            Defect::SpanOutside { end } => {
+                write!(f, "a span ends before slab {end}, which is outside the heap")
+            }
             Defect::MoveOpen { open } => write!(f, "{open} moves are open, but no thread is running"),
-            Defect::BitsBeyond { word, bits } => write!(f, "word {word} of its bits has {bits:#x}, beyond the last block"),
-            Defect::BitsWithoutClass { word, bits } => write!(f, "it has no class, but word {word} of its bits is {bits:#x}"),
+            Defect::BitsBeyond { word, bits } => {
+                write!(f, "word {word} of its bits has {bits:#x}, beyond the last block")
+            }
+            Defect::BitsWithoutClass { word, bits } => {
+                write!(f, "it has no class, but word {word} of its bits is {bits:#x}")
+            }
             Defect::Orphan { entry } => write!(f, "its entry {entry:#x} belongs to no run and no allocation"),
-            Defect::ReachesPastEnd { slabs } => write!(f, "its {slabs} slabs extend past the end of the heap"),
-            Defect::Torn { entry } => write!(f, "it is inside a run or an allocation, but has the entry {entry:#x}"),
-            Defect::Count { bits, count } => write!(f, "its count is {count}, but {bits} words of its bits are fully free"),
+            Defect::ReachesPastEnd { slabs } => {
+                write!(f, "its {slabs} slabs extend past the end of the heap")
+            }
+            Defect::Torn { entry } => {
+                write!(f, "it is inside a run or an allocation, but has the entry {entry:#x}")
+            }
+            Defect::Count { bits, count } => {
+                write!(f, "its count is {count}, but {bits} words of its bits are fully free")
+            }
             Defect::CountWithoutRun { count } => write!(f, "no run starts there, but its count is {count}"),
             Defect::NotListed => write!(f, "it has free blocks, but is not listed"),
-            Defect::NotIdle => write!(f, "all its blocks are free, but it is neither idle nor held"),
+            Defect::NotIdle => write!(f, "all its blocks are free, but it is not idle"),
             Defect::Lost => write!(f, "it is free, but not in the free set"),
-            Defect::TakenAndFree { entry } => write!(f, "it is in the free set, but its entry {entry:#x} says that it is in use"),
+            Defect::TakenAndFree { entry } => {
+                write!(f, "it is in the free set, but its entry {entry:#x} says that it is in use")
+            }
             Defect::Withheld => write!(f, "it is in the free set, but has no memory"),
-            Defect::SlabOutside { slab } => write!(f, "a set contains slab {slab}, which is outside the heap"),
-            Defect::NotRaised { level, word } => write!(f, "word {word} of level {level} of a set is nonzero, but its bit in the level above is clear"),
+            Defect::SlabOutside { slab } => {
+                write!(f, "a set contains slab {slab}, which is outside the heap")
+            }
+            Defect::NotRaised { level, word } => write!(
+                f,
+                "word {word} of level {level} of a set is nonzero, but its bit in the level above is clear"
+            ),
         }
     }
 }

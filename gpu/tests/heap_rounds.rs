@@ -37,11 +37,6 @@ fn fill(owned: &OwnedHeap, numbers: &mut Xorshift, busiest: u32, part: f64) -> V
         LANE.set(if lane < MULTIPROCESSORS { lane } else { busiest });
         let size = 16 + (numbers.next() % 8177) as usize;
         let block = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap());
-        if block.is_none() {
-            let mut d = heap::Dump::default();
-            owned.heap.audit(owned.layout.slabs, &mut d);
-            d.print(&owned);
-        }
         let block = block.unwrap_or_else(|| panic!("{size} bytes cannot be allocated with {bytes} in use"));
         // SAFETY: just allocated.
         bytes += unsafe { owned.heap.usable_size(block) };

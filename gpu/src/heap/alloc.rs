@@ -9,10 +9,10 @@
 use super::Heap;
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, full_word};
-use super::cursor::Position;
+use super::cursor::Span;
 use super::debug::CallSite;
 use super::index_set::{WORD_BITS, low_bits};
-use super::ring::Span;
+use super::runs::Runs;
 use crate::lanes::{Group, Lanes, Warp};
 use core::ptr::NonNull;
 
@@ -21,16 +21,56 @@ pub(super) const SMALL_ALIGN: usize = 1 << 14;
 /// A size up to this can be rounded up to that alignment in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 
-/// What a group got for its tickets.
+/// What a lane got for its ticket.
 #[derive(Clone, Copy)]
 pub(super) struct Drawn {
-    /// The address of the lane's block; 0 if it has none.
+    /// The address of its block; 0 if it has none.
     pub address: u64,
-    /// The cursor before.
-    pub at: Position,
-    /// The span that the tickets below zero were for, if there were any. None if the group must
-    /// find one.
-    pub next: Span,
+    /// The cursor's span as the lane's group saw it.
+    pub seen: Span,
+    /// The word of the bitmap before the lane claimed blocks in it, if they are to be put back.
+    pub stale: u32,
+}
+
+/// A block of a span, and the part in claiming the blocks of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    /// Whether the ticket is for a block.
+    is_valid: bool,
+    run: u32,
+    /// The number of the block in the run.
+    number: u32,
+    /// The lane, by its rank among its peers, that claims the block.
+    claimer: u32,
+    /// Bits that the lane claims; none if it is not the claimer.
+    bits: u32,
+}
+
+impl Ticket {
+    /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was `seen`.
+    #[inline(always)]
+    pub fn new<const ONE: bool>(info: &ClassInfo, seen: Span, peers: Lanes<ONE>, asks: bool) -> Self {
+        let block = seen.block(info, peers.count(), peers.rank());
+        let is_valid = asks && block < seen.blocks(info);
+        let (run, number) = if is_valid { seen.place(info, block) } else { (0, 0) };
+        let (bit, rank) = (number % WORD_BITS, peers.rank());
+        // The lanes of `peers` before this one have the blocks before this one.
+        let before = rank.min(bit);
+        let with = (peers.count() - rank).min(WORD_BITS - bit).min(info.blocks - number);
+        let bits = if is_valid && before == 0 { low_bits(with) << bit } else { 0 };
+        Ticket { is_valid, run, number, claimer: rank - before, bits }
+    }
+
+    /// The word of the bitmap of the block.
+    #[inline(always)]
+    pub fn word(self, runs: Runs<'_>) -> u32 {
+        runs.first_word(self.run) + self.number / WORD_BITS
+    }
+
+    /// The bits that the lane claims.
+    pub fn bits(self) -> u32 {
+        self.bits
+    }
 }
 
 impl Heap {
@@ -92,7 +132,14 @@ impl Heap {
         if warp.all(drawn.address != 0) {
             return drawn.address;
         }
-        self.shared().alloc_slow(warp.group(), class, warp.broadcast_32(shard), drawn)
+        self.shared().alloc_slow(
+            warp.group(),
+            class,
+            warp.broadcast_32(shard),
+            drawn.seen,
+            drawn.address,
+            drawn.stale,
+        )
     }
 
     /// For a warp whose lanes ask for several classes.
@@ -103,7 +150,7 @@ impl Heap {
         if warp.all(drawn.address != 0) {
             return drawn.address;
         }
-        self.shared().alloc_slow(warp.group(), class, shard, drawn)
+        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
     /// For a part of a warp.
@@ -114,7 +161,7 @@ impl Heap {
         if group.all(drawn.address != 0) {
             return drawn.address;
         }
-        self.alloc_slow(group, class, shard, drawn)
+        self.alloc_slow(group, class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
     /// Takes tickets for the groups of `peers` that ask, and claims their blocks.
@@ -127,81 +174,25 @@ impl Heap {
         class: SizeClass,
         shard: u32,
     ) -> Drawn {
-        let (info, leads) = (*self.class(class), asks && peers.leads());
-        let seen = if leads { self.cursor(class, shard).take(peers.count()).0 } else { 0 };
-        let at = Position(lanes.read_64(seen, peers.leader()));
-        let mut block = at.left() - peers.count() as i32 + peers.rank() as i32;
-        let (mut span, mut next) = (at.span(), Span::NONE);
-        if !lanes.all(!asks || block >= 0) {
-            let is_short = leads && block < 0;
-            let found =
-                if is_short { self.follow(class, shard, at, peers.count(), &info) } else { Span::NONE };
-            next = Span(lanes.read_32(found.0, peers.leader()));
-            if block < 0 {
-                (span, block) = (next, block + next.blocks(&info) as i32);
-            }
+        let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
+        let seen = if leads { cursor.take(peers.count()).0 } else { 0 };
+        let seen = Span(lanes.read_64(seen, peers.leader()));
+        if leads && seen.is_crossed_by(peers.count()) {
+            cursor.begin_lap(seen.blocks(&info));
         }
-        let has_ticket = asks && block >= 0;
-        let block = if has_ticket { block as u32 } else { 0 };
-        let address = self.claim_ticket(lanes, peers, has_ticket, class, &info, span, block);
-        Drawn { address, at, next }
-    }
-
-    /// The span after the one of a cursor from which a group took more blocks than are left. If the
-    /// group crossed its end, it moves the cursor on; unless no block of the next run is free: then
-    /// none.
-    #[inline(always)]
-    fn follow(&self, class: SizeClass, shard: u32, at: Position, wanted: u32, info: &ClassInfo) -> Span {
-        let (next, slot) = self.ring(class, shard).after(at.slot());
-        if at.is_crossed_by(wanted) {
-            let first = next.first(info);
-            if next == Span::NONE
-                || self.runs().free_words(first) <= 0
-                || !self.runs().starts(first, class, info.slabs)
-            {
-                return Span::NONE;
-            }
-            self.cursor(class, shard).advance(at, next, slot, info);
-        }
-        next
-    }
-
-    /// Claims the block of each lane with a ticket. Of the lanes with blocks in the same word, the
-    /// first one claims for all.
-    #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "in registers")]
-    fn claim_ticket<const WHOLE: bool, const ONE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        peers: Lanes<ONE>,
-        has_ticket: bool,
-        class: SizeClass,
-        info: &ClassInfo,
-        span: Span,
-        block: u32,
-    ) -> u64 {
-        let runs = self.runs();
-        let (run, number) = if has_ticket { span.place(info, block) } else { (0, 0) };
-        let (bit, rank, w) = (number % WORD_BITS, peers.rank(), number / WORD_BITS);
-        // The lanes of `peers` before this one have the blocks before this one.
-        let before = rank.min(bit);
-        let claims = has_ticket && before == 0;
-        let with = (peers.count() - rank).min(WORD_BITS - bit).min(info.blocks - number);
-        let bits = low_bits(with) << bit;
-        let word = runs.first_word(run) + w;
-        let old = if claims { runs.claim(word, bits) } else { 0 };
-        let seen_old = lanes.read_32(old, peers.lane_of(rank - before));
+        let (runs, ticket) = (self.runs(), Ticket::new(&info, seen, peers, asks));
+        // The first lane with a block in a word claims for all of the word.
+        let old = if ticket.bits != 0 { runs.claim(ticket.word(runs), ticket.bits) } else { 0 };
+        let seen_old = lanes.read_32(old, peers.lane_of(ticket.claimer));
         // What the claiming lane acquired is now before every lane (I3 of `runs`).
         lanes.order();
-        let is_valid = has_ticket && runs.starts(run, class, info.slabs);
-        if claims && old & bits != 0 {
-            if is_valid {
-                runs.count_claim(run, old, full_word(info.blocks, w));
-            } else {
-                self.shared().runs().put_back(word, old & bits, old);
-            }
+        let is_valid = ticket.is_valid && runs.starts(ticket.run, class, info.slabs);
+        if is_valid && old & ticket.bits != 0 {
+            runs.count_claim(ticket.run, old, full_word(info.blocks, ticket.number / WORD_BITS));
         }
-        if is_valid && seen_old >> bit & 1 == 1 { self.block_address(info, run, number) } else { 0 }
+        let is_mine = is_valid && seen_old >> (ticket.number % WORD_BITS) & 1 == 1;
+        let address = if is_mine { self.block_address(&info, ticket.run, ticket.number) } else { 0 };
+        Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
     /// The address of a block of a run.

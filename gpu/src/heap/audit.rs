@@ -15,7 +15,6 @@ use super::Heap;
 use super::class::SizeClass;
 use super::entry::Entry;
 use super::index_set::{IndexSet, WORD_BITS, low_bits};
-use super::ring::SLOTS;
 
 impl Heap {
     /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
@@ -66,9 +65,8 @@ impl<V: Visitor> Walk<'_, V> {
                 self.tell(None, Some(class), Defect::MoveOpen { open });
             }
             for shard in 0..self.heap.layout.shards {
-                let (cursor, ring) = (self.heap.cursor(class, shard), self.heap.ring(class, shard));
-                let spans = (0..SLOTS).map(|slot| ring.span(slot)).chain([cursor.position().span()]);
-                if let Some(span) = spans.into_iter().find(|span| span.end() > self.heap.layout.slabs) {
+                let span = self.heap.cursor(class, shard).span();
+                if span.end() > self.heap.layout.slabs {
                     self.tell(None, Some(class), Defect::SpanOutside { end: span.end() });
                 }
             }

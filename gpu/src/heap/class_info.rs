@@ -2,8 +2,8 @@
 //! arithmetic on host and device.
 
 use super::class::SizeClass;
+use super::cursor::MAX_RUNS;
 use super::index_set::{WORD_BITS, WORD_LOG2};
-use super::ring::MAX_RUNS;
 use crate::kernel::DeviceData;
 
 /// The most slabs of a run, and the most of a run that is longer only to hold two blocks or to
@@ -18,7 +18,7 @@ const RUN_PART: u32 = 192;
 const LANE_BLOCKS: u32 = 128;
 /// The part of a shard's partition that a first span may be.
 const FIRST_PART: u32 = 16;
-/// A later span has one of so many parts of the runs of the cursor's ring.
+/// A later span is so many times as large as the last one.
 const GROWTH: u32 = 2;
 
 /// The layout of the blocks of one size class.
@@ -74,11 +74,12 @@ impl ClassInfo {
         }
     }
 
-    /// Runs of the next span of a cursor whose ring has `runs`, for a group of `lanes` lanes.
-    pub(super) const fn span_runs(&self, runs: u32, lanes: u32) -> u32 {
+    /// Runs of the next span of a cursor for a group of `lanes` lanes. The last one had `last`, 0 if
+    /// there was none.
+    pub(super) const fn span_runs(&self, last: u32, lanes: u32) -> u32 {
         let least = clamped(divided(lanes * LANE_BLOCKS, self.blocks_reciprocal));
         let least = if least < self.span_runs[0] { least } else { self.span_runs[0] };
-        let runs = if runs / GROWTH < least { least } else { runs / GROWTH };
+        let runs = if last * GROWTH < least { least } else { last * GROWTH };
         if runs < self.span_runs[1] { runs } else { self.span_runs[1] }
     }
 

@@ -172,7 +172,7 @@ impl HeapLayout {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::class_info::divided;
-    use super::super::ring::MAX_RUNS;
+    use super::super::cursor::MAX_RUNS;
     use super::*;
 
     fn layouts() -> impl Iterator<Item = HeapLayout> {

@@ -20,8 +20,7 @@
 //! |---|---|---|
 //! | [`runs`] | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
 //! | [`slabs`] | the set of free slabs | which slabs are free |
-//! | [`cursor`] | where an SM allocates next | nothing: tickets are hints |
-//! | [`ring`] | the spans that a cursor goes through | nothing |
+//! | [`cursor`] | the span that an SM allocates from | nothing: tickets are hints |
 //! | [`index_set`] | a hierarchy of bitmaps | membership |
 //! | [`moves`] | operations that hide free memory for a moment | whether a search was complete |
 //!
@@ -52,7 +51,6 @@ mod parts;
 mod points;
 mod refill;
 mod resize;
-mod ring;
 mod runs;
 mod search;
 mod slabs;
@@ -60,7 +58,7 @@ mod slabs;
 pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
 pub use class_info::ClassInfo;
-pub use cursor::{Cursor, Position};
+pub use cursor::{Cursor, Span};
 pub use debug::DEBUG;
 pub use group::BlockShare;
 pub use layout::HeapLayout;
@@ -68,7 +66,6 @@ pub use moves::Moves;
 pub use overview::Overview;
 pub use parts::{HINT_STRIDE, Parts};
 pub use points::{POINTS, SITES};
-pub use ring::{Ring, Span};
 
 use crate::kernel::DeviceHandle;
 use crate::sync::NATIVE_LAYOUT;
@@ -95,7 +92,7 @@ pub struct Heap {
 }
 
 const _: () =
-    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 144 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
+    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 136 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
 
 // SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the heap at once.
 unsafe impl DeviceHandle for Heap {
@@ -110,7 +107,7 @@ impl Heap {
     /// # Safety
     /// `layout` was returned by a constructor of [`HeapLayout`], and may have fewer classes. Each
     /// part is as described in [`Parts`] and remains valid while the handle or a copy of it is
-    /// used. Initially the cursors are [`Position::UNUSED`], the entries are
+    /// used. Initially the cursors are [`Span::UNUSED`], the entries are
     /// [`fresh_entry`](Self::fresh_entry), the slabs with memory are in the set of free slabs on all
     /// of its levels, and all other words are zero.
     pub unsafe fn from_raw_parts(parts: Parts, layout: HeapLayout) -> Self {

@@ -1,11 +1,10 @@
 //! Refill: the next span of an exhausted cursor, and allocation until it is there.
 
-use super::alloc::Drawn;
+use super::alloc::{Drawn, Ticket};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::cursor::Position;
+use super::cursor::{Lock, Span};
 use super::index_set::WORD_BITS;
-use super::ring::{SLOTS, Span};
 use super::search::Found;
 use super::slabs::Slabs;
 use super::{Heap, POLL_NANOS};
@@ -39,7 +38,9 @@ const NONE: u32 = u32::MAX;
 enum Step {
     /// More tickets.
     Draw,
-    /// Another group is looking for a span.
+    /// The group has locked the cursor, and is to replace the span.
+    Refill,
+    /// Another group is replacing the span.
     Wait,
     /// There is no other span.
     Search,
@@ -47,22 +48,35 @@ enum Step {
 
 impl Heap {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
-    /// the cursors of `shard`, in groups of the same class.
+    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_slow(&self, group: Group, class: SizeClass, shard: u32, drawn: Drawn) -> u64 {
-        let (mut address, mut drawn, mut peers) = (drawn.address, drawn, group.matching(class.0));
-        let (mut shard, mut asks) = (shard, true);
-        for turn in 0..TURNS {
+    pub(super) fn alloc_slow(
+        &self,
+        group: Group,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        address: u64,
+        stale: u32,
+    ) -> u64 {
+        let (mut drawn, mut peers) = (Drawn { address, seen, stale }, group.matching(class.0));
+        let (mut address, mut shard, mut asks) = (address, shard, true);
+        for turn in 0..=TURNS {
+            if drawn.stale != 0 {
+                self.put_back(class, peers, drawn);
+            }
+            if turn == TURNS {
+                break;
+            }
             let served = group.ballot(address != 0);
             let missed = asks && peers.members().without(served) == peers.members();
-            let refills = asks && drawn.at.is_crossed_by(peers.count()) && drawn.next == Span::NONE;
-            let looks = missed && !refills && peers.leads();
-            let step = if looks { self.step(class, shard, drawn.at) } else { Step::Draw };
+            let step = if missed && peers.leads() { self.step(class, shard, drawn.seen) } else { Step::Draw };
+            let refills = group.ballot(step == Step::Refill).contains(peers.leader());
             let waits = group.ballot(step == Step::Wait).contains(peers.leader());
             let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
             if !group.all(!refills) {
-                is_dry |= self.refill(group, peers, refills, class, shard, drawn.at);
+                is_dry |= self.refill(group, peers, refills, class, shard, drawn.seen);
             }
             asks &= address == 0;
             if asks && waits {
@@ -98,23 +112,40 @@ impl Heap {
         address
     }
 
-    /// The next step of a group that got nothing for tickets drawn at `at`.
-    fn step(&self, class: SizeClass, shard: u32, at: Position) -> Step {
+    /// Puts back what the lane claimed by a ticket for a run that is gone.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self, class: SizeClass, peers: Group, drawn: Drawn) {
+        let ticket = Ticket::new(self.class(class), drawn.seen, peers, true);
+        let bits = drawn.stale & ticket.bits();
+        if bits != 0 {
+            self.runs().put_back(ticket.word(self.runs()), bits, drawn.stale);
+        }
+    }
+
+    /// The next step of a group that got nothing for its tickets from `seen`.
+    fn step(&self, class: SizeClass, shard: u32, seen: Span) -> Step {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
-        let (now, is_dry) = (cursor.position(), at.is_dry());
-        if now.left() > 0 {
-            let left = self.first_free(info, now.span(), now.left() as u32);
-            if left > 0 && left == now.left() as u32 {
+        let now = cursor.span();
+        if (now.0 ^ seen.0) >> 32 != 0 {
+            return if now.is_busy() { Step::Wait } else { Step::Draw };
+        }
+        let next = now.block(info, 1, 0);
+        if next < now.blocks(info) {
+            let left = next + 1;
+            let free = self.first_free(info, now, left);
+            if free > 0 {
+                cursor.skip(now, left - free);
                 return Step::Draw;
             }
-            cursor.skip_to(now, left);
         }
-        if is_dry && !self.has_run(info, &mut self.overview().common().search()) {
-            Step::Search
-        } else if at.left() < 0 && at.is_before(now) {
-            Step::Wait
-        } else {
-            Step::Draw
+        if seen.is_dry() && !self.has_run(info, &mut self.overview().common().search()) {
+            return Step::Search;
+        }
+        match cursor.lock(seen) {
+            Lock::Taken => Step::Refill,
+            Lock::Busy => Step::Wait,
+            Lock::Replaced => Step::Draw,
         }
     }
 
@@ -143,8 +174,8 @@ impl Heap {
         left
     }
 
-    /// The groups that crossed the ends of spans after which no block is free find other spans.
-    /// Returns whether the caller's group found none.
+    /// The groups that have locked their cursors replace the spans. Returns whether the caller's
+    /// group found none.
     #[inline(never)]
     fn refill(
         &self,
@@ -153,16 +184,16 @@ impl Heap {
         refills: bool,
         class: SizeClass,
         shard: u32,
-        at: Position,
+        seen: Span,
     ) -> bool {
         let (leads, moves) = (refills && peers.leads(), self.overview().class(class));
         let info = *self.class(class);
         let mut found = Slabs::NONE;
         // A search that finds nothing, again and again in a full heap, is no move.
-        let begins = leads && (!at.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
+        let begins = leads && (!seen.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
         if begins {
             moves.begin();
-            found = self.find_slabs(class, &info, shard, peers.count());
+            found = self.find_slabs(class, &info, shard, info.span_runs(seen.runs(), peers.count()));
         }
         let packed = group.read_64(u64::from(found.first) << 32 | u64::from(found.len), peers.leader());
         let (first, runs) = ((packed >> 32) as u32, packed as u32 / info.slabs);
@@ -173,7 +204,8 @@ impl Heap {
         }
         group.sync();
         if leads {
-            self.extend(class, shard, at, &info, first, runs);
+            let next = if runs > 0 { Span::new(&info, first, runs) } else { seen.dry(&info) };
+            self.cursor(class, shard).install(next);
         }
         if begins {
             moves.end();
@@ -181,27 +213,9 @@ impl Heap {
         refills && runs == 0
     }
 
-    /// Inserts a span of new runs into the ring of a cursor and moves the cursor there. Without new
-    /// runs the cursor starts the next lap.
-    fn extend(&self, class: SizeClass, shard: u32, at: Position, info: &ClassInfo, first: u32, runs: u32) {
-        let (cursor, ring) = (self.cursor(class, shard), self.ring(class, shard));
-        let (next, slot) = ring.after(at.slot());
-        if runs == 0 {
-            return cursor.set_dry(next, slot, info);
-        }
-        let (used, _) = ring.size();
-        // In place of a span whose runs were retired, or behind the last one.
-        let is_gone = next != Span::NONE && !self.runs().starts(next.first(info), class, info.slabs);
-        let slot = if is_gone || used == SLOTS { slot } else { used };
-        let span = Span::new(info, first, runs);
-        ring.set(slot, span);
-        cursor.advance(at, span, slot, info);
-    }
-
-    /// Slabs for a span of the class: free ones, or those of fully free runs.
-    fn find_slabs(&self, class: SizeClass, info: &ClassInfo, shard: u32, lanes: u32) -> Slabs {
-        let (_, runs) = self.ring(class, shard).size();
-        let most = info.span_runs(runs, lanes) * info.slabs;
+    /// Slabs for a span of the class, of `runs` runs: free ones, or those of fully free runs.
+    fn find_slabs(&self, class: SizeClass, info: &ClassInfo, shard: u32, runs: u32) -> Slabs {
+        let most = runs * info.slabs;
         let start = self.layout.run_index(class, self.layout.partition_start(shard));
         loop {
             let slabs = self.claim_slabs(info, shard, most);
@@ -227,7 +241,7 @@ impl Heap {
     fn await_span(&self, class: SizeClass, shard: u32) -> bool {
         let cursor = self.cursor(class, shard);
         for _ in 0..POLLS {
-            if cursor.position().left() >= 0 {
+            if !cursor.span().is_busy() {
                 return true;
             }
             thread::nanosleep(POLL_NANOS);

@@ -7,8 +7,7 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    ClassInfo, Cursor, HINT_STRIDE, Heap, HeapLayout, Overview, Parts, Position, Ring, RunAudit, Violation,
-    Visitor,
+    ClassInfo, Cursor, HINT_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span, Violation, Visitor,
 };
 use warpheap_device::sync::AtomicU32;
 
@@ -17,7 +16,7 @@ pub struct OwnedHeap {
     pub layout: HeapLayout,
     pub faults: Box<FaultLog>,
     _classes: Vec<ClassInfo>,
-    _cursors: (Vec<Cursor>, Vec<Ring>),
+    _cursors: Vec<Cursor>,
     _overview: Box<Overview>,
     _words: [Vec<AtomicU32>; 7],
     memory: (*mut u8, HostLayout),
@@ -56,8 +55,7 @@ impl OwnedHeap {
     pub fn with(layout: HeapLayout) -> OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
-            (0..layout.classes * layout.shards).map(|_| Cursor::new(Position::UNUSED)).collect();
-        let rings: Vec<Ring> = (0..cursors.len()).map(|_| Ring::new()).collect();
+            (0..layout.classes * layout.shards).map(|_| Cursor::new(Span::UNUSED)).collect();
         let zeros = |count: u64| words(count, |_| 0);
         let entries = words(layout.slabs.into(), |_| Heap::fresh_entry());
         let counts = zeros(layout.slabs.into());
@@ -75,7 +73,6 @@ impl OwnedHeap {
             base,
             classes: classes.as_ptr(),
             cursors: cursors.as_ptr(),
-            rings: rings.as_ptr(),
             entries: entries.as_ptr(),
             counts: counts.as_ptr(),
             bitmap: bitmap.as_ptr(),
@@ -97,7 +94,7 @@ impl OwnedHeap {
             layout,
             faults,
             _classes: classes,
-            _cursors: (cursors, rings),
+            _cursors: cursors,
             _overview: overview,
             _words: [entries, counts, bitmap, free, listed, idle, hints],
             memory: (base, host),

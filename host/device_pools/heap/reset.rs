@@ -8,7 +8,7 @@ use super::pool::Heap;
 use crate::driver::{Stream, Transfer};
 use crate::error::Result;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{self, ClassInfo, Cursor, Position};
+use warpheap_device::heap::{self, ClassInfo, Cursor, Span};
 use warpheap_device::kernel::DeviceData;
 
 /// Maximum bytes of cursors that the host sends; the other cursors are copies of them.
@@ -92,7 +92,7 @@ impl Heap {
         let (layout, offsets) = (self.layout, self.offsets);
         let classes = (0..layout.classes).map(|class| layout.class(SizeClass(class))).collect();
         let bytes = (offsets.entries - offsets.cursors).min(UPLOAD_BYTES);
-        let cursors = vec![Cursor::new(Position::UNUSED).to_word(); (bytes / 8) as usize];
+        let cursors = vec![Cursor::new(Span::UNUSED).to_word(); (bytes / 8) as usize];
         let mut free = FreeWords::none(&layout);
         free.add(&layout, 0..self.present);
         Upload { classes, cursors, free }
@@ -118,7 +118,7 @@ mod tests {
         let word = |bytes: u64| (bytes / 8) as usize;
         let cursors = &new[word(heap.offsets.cursors)..word(heap.offsets.entries)];
         assert!(size_of_val(cursors) as u64 > 3 * UPLOAD_BYTES, "some are copies of copies");
-        let unused = Cursor::new(Position::UNUSED).to_word();
+        let unused = Cursor::new(Span::UNUSED).to_word();
         assert!(cursors.iter().all(|cursor| *cursor == unused));
         heap.metadata.fill(0x5a).unwrap();
         heap.reset().unwrap();

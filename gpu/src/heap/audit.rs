@@ -65,8 +65,9 @@ impl<V: Visitor> Walk<'_, V> {
                 self.tell(None, Some(class), Defect::MoveOpen { open });
             }
             for shard in 0..self.heap.layout.shards {
-                let span = self.heap.cursor(class, shard).span();
-                if span.end() > self.heap.layout.slabs {
+                let (cursor, ring) = (self.heap.cursor(class, shard), self.heap.ring(class, shard));
+                let mut spans = ring.spans(self.heap.class(class)).chain([cursor.span()]);
+                if let Some(span) = spans.find(|span| span.end() > self.heap.layout.slabs) {
                     self.tell(None, Some(class), Defect::SpanOutside { end: span.end() });
                 }
             }

@@ -14,11 +14,12 @@ const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.
 const RUN_PART: u32 = 192;
 
-/// Blocks of the first span of a cursor for each lane that asks for the class.
-const LANE_BLOCKS: u32 = 128;
-/// The part of a shard's partition that a first span may be.
+/// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
+/// class.
+const LANE_BLOCKS: (u32, u32) = (72, 288);
+/// The part of a shard's partition that the first span may be.
 const FIRST_PART: u32 = 16;
-/// A later span is so many times as large as the last one.
+/// A later span is at least so many times as large as the last one.
 const GROWTH: u32 = 2;
 
 /// The layout of the blocks of one size class.
@@ -77,8 +78,10 @@ impl ClassInfo {
     /// Runs of the next span of a cursor for a group of `lanes` lanes. The last one had `last`, 0 if
     /// there was none.
     pub(super) const fn span_runs(&self, last: u32, lanes: u32) -> u32 {
-        let least = clamped(divided(lanes * LANE_BLOCKS, self.blocks_reciprocal));
-        let least = if least < self.span_runs[0] { least } else { self.span_runs[0] };
+        let (blocks, most) =
+            if last == 0 { (LANE_BLOCKS.0, self.span_runs[0]) } else { (LANE_BLOCKS.1, self.span_runs[1]) };
+        let least = clamped(divided(lanes * blocks, self.blocks_reciprocal));
+        let least = if least < most { least } else { most };
         let runs = if last * GROWTH < least { least } else { last * GROWTH };
         if runs < self.span_runs[1] { runs } else { self.span_runs[1] }
     }

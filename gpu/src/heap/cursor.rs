@@ -61,7 +61,20 @@ impl Span {
 
     /// The same span from its first block on. No search found another one.
     pub(super) const fn dry(self, info: &ClassInfo) -> Self {
-        Span(Span::of(self.end(), self.runs(), self.runs() * info.blocks).0 | DRY)
+        Span(Span::of_range(info, self.range()).0 | DRY)
+    }
+
+    /// All blocks of the span with this [`range`](Self::range).
+    #[inline(always)]
+    pub(super) const fn of_range(info: &ClassInfo, range: u32) -> Self {
+        let runs = range >> END_BITS;
+        Span((range as u64) << 32 | ((runs * info.blocks) as u64 + BIAS))
+    }
+
+    /// Its end and its number of runs, in one word.
+    #[inline(always)]
+    pub(super) const fn range(self) -> u32 {
+        (self.0 >> 32) as u32 & !((BUSY | DRY) >> 32) as u32
     }
 
     /// The slab after the span.

@@ -21,6 +21,7 @@
 //! | [`runs`] | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
 //! | [`slabs`] | the set of free slabs | which slabs are free |
 //! | [`cursor`] | the span that an SM allocates from | nothing: tickets are hints |
+//! | [`ring`] | the spans of a cursor | nothing |
 //! | [`index_set`] | a hierarchy of bitmaps | membership |
 //! | [`moves`] | operations that hide free memory for a moment | whether a search was complete |
 //!
@@ -51,6 +52,7 @@ mod parts;
 mod points;
 mod refill;
 mod resize;
+mod ring;
 mod runs;
 mod search;
 mod slabs;
@@ -66,6 +68,7 @@ pub use moves::Moves;
 pub use overview::Overview;
 pub use parts::{HINT_STRIDE, Parts};
 pub use points::{POINTS, SITES};
+pub use ring::Ring;
 
 use crate::kernel::DeviceHandle;
 use crate::sync::NATIVE_LAYOUT;
@@ -92,7 +95,7 @@ pub struct Heap {
 }
 
 const _: () =
-    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 136 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
+    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 144 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
 
 // SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the heap at once.
 unsafe impl DeviceHandle for Heap {

@@ -7,6 +7,7 @@ use super::cursor::Cursor;
 use super::debug::Debugger;
 use super::index_set::IndexSet;
 use super::overview::Overview;
+use super::ring::Ring;
 use super::runs::Runs;
 use super::slabs::FreeSlabs;
 use crate::fault::FaultLog;
@@ -26,6 +27,8 @@ pub struct Parts {
     /// `layout.classes * layout.shards` elements, shard by shard, initially
     /// [`Span::UNUSED`](super::Span::UNUSED).
     pub cursors: *const Cursor,
+    /// The ring of each cursor, initially zero.
+    pub rings: *const Ring,
     /// The entry of each slab.
     pub entries: *const AtomicU32,
     /// For each slab: the count of the run that starts there.
@@ -67,6 +70,14 @@ impl Heap {
         let cursor = unsafe { self.parts.cursors.add(self.cursor_index(class, shard)) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*cursor }
+    }
+
+    #[inline(always)]
+    pub(super) fn ring(&self, class: SizeClass, shard: u32) -> &Ring {
+        // SAFETY: class and shard are the heap's, by the callers.
+        let ring = unsafe { self.parts.rings.add(self.cursor_index(class, shard)) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*ring }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use super::alloc::{Drawn, Ticket};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::{Lock, Span};
-use super::index_set::WORD_BITS;
+use super::index_set::{WORD_BITS, low_bits};
 use super::search::Found;
 use super::slabs::Slabs;
 use super::{Heap, POLL_NANOS};
@@ -16,16 +16,16 @@ use crate::thread;
 /// take all memory that is found, or keep the heap busy.
 const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 16 };
 
-/// The number of other cursors of the class to draw from while a group refills the own one.
+/// The number of other cursors of the class to draw from if that takes longer.
 const HOPS: u32 = 3;
 
 /// Turns after which a group that still waits for a refill searches for single blocks. Searches
 /// take blocks from the spans that others wait for.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// The number of looks at a cursor that another group is refilling, before the group searches for
-/// single blocks.
-const POLLS: u32 = if NATIVE_LAYOUT { 1 << 8 } else { 2 };
+/// The number of looks at a cursor whose span another group is replacing, before the group draws
+/// from another one.
+const POLLS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
 
 /// The number of words of a span that a group looks at for a free block.
 const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
@@ -80,10 +80,9 @@ impl Heap {
             }
             asks &= address == 0;
             if asks && waits {
-                if turn < HOPS {
-                    shard = self.layout.neighbour(shard, turn);
-                } else {
-                    is_dry = !self.await_span(class, shard) && turn >= PATIENCE;
+                if !self.await_span(class, shard) {
+                    shard = self.layout.neighbour(shard, turn % HOPS);
+                    is_dry = turn >= PATIENCE;
                 }
             }
             if asks && is_dry {
@@ -133,7 +132,7 @@ impl Heap {
         let next = now.block(info, 1, 0);
         if next < now.blocks(info) {
             let left = next + 1;
-            let free = self.first_free(info, now, left);
+            let free = self.first_free(class, info, now, left);
             if free > 0 {
                 cursor.skip(now, left - free);
                 return Step::Draw;
@@ -143,7 +142,13 @@ impl Heap {
             return Step::Search;
         }
         match cursor.lock(seen) {
-            Lock::Taken => Step::Refill,
+            Lock::Taken => match self.ring(class, shard).largest_free(self.runs(), class, info, seen) {
+                Some(span) => {
+                    cursor.install(span);
+                    Step::Draw
+                }
+                None => Step::Refill,
+            },
             Lock::Busy => Step::Wait,
             Lock::Replaced => Step::Draw,
         }
@@ -151,17 +156,19 @@ impl Heap {
 
     /// The number of blocks of a span, at most `left`, at which a block may be free. 0 if none is in
     /// the current run and the next one.
-    fn first_free(&self, info: &ClassInfo, span: Span, left: u32) -> u32 {
+    fn first_free(&self, class: SizeClass, info: &ClassInfo, span: Span, left: u32) -> u32 {
         let (runs, mut left, mut is_next) = (self.runs(), left, false);
         for _ in 0..LOOKS {
             // Relaxed: hints.
             let (run, number) = span.place(info, left - 1);
-            let bits = runs.bits(runs.first_word(run) + number / WORD_BITS).load_relaxed();
-            if bits != 0 {
-                return left;
+            let (word, bit) = (runs.first_word(run) + number / WORD_BITS, number % WORD_BITS);
+            let bits = runs.bits(word).load_relaxed() & low_bits(bit + 1);
+            let is_there = runs.starts(run, class, info.slabs);
+            if is_there && bits != 0 {
+                return left - (bits.leading_zeros() - (WORD_BITS - 1 - bit));
             }
-            if runs.free_words(run) > 0 {
-                left -= number % WORD_BITS + 1;
+            if is_there && runs.free_words(run) > 0 {
+                left -= bit + 1;
             } else if is_next {
                 return 0;
             } else {
@@ -205,6 +212,9 @@ impl Heap {
         group.sync();
         if leads {
             let next = if runs > 0 { Span::new(&info, first, runs) } else { seen.dry(&info) };
+            if runs > 0 {
+                self.ring(class, shard).add(self.runs(), class, &info, next);
+            }
             self.cursor(class, shard).install(next);
         }
         if begins {

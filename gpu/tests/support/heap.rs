@@ -7,7 +7,8 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    ClassInfo, Cursor, HINT_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span, Violation, Visitor,
+    ClassInfo, Cursor, HINT_STRIDE, Heap, HeapLayout, Overview, Parts, Ring, RunAudit, Span, Violation,
+    Visitor,
 };
 use warpheap_device::sync::AtomicU32;
 
@@ -16,7 +17,7 @@ pub struct OwnedHeap {
     pub layout: HeapLayout,
     pub faults: Box<FaultLog>,
     _classes: Vec<ClassInfo>,
-    _cursors: Vec<Cursor>,
+    _cursors: (Vec<Cursor>, Vec<Ring>),
     _overview: Box<Overview>,
     _words: [Vec<AtomicU32>; 7],
     memory: (*mut u8, HostLayout),
@@ -56,6 +57,7 @@ impl OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
             (0..layout.classes * layout.shards).map(|_| Cursor::new(Span::UNUSED)).collect();
+        let rings: Vec<Ring> = (0..cursors.len()).map(|_| Ring::new()).collect();
         let zeros = |count: u64| words(count, |_| 0);
         let entries = words(layout.slabs.into(), |_| Heap::fresh_entry());
         let counts = zeros(layout.slabs.into());
@@ -73,6 +75,7 @@ impl OwnedHeap {
             base,
             classes: classes.as_ptr(),
             cursors: cursors.as_ptr(),
+            rings: rings.as_ptr(),
             entries: entries.as_ptr(),
             counts: counts.as_ptr(),
             bitmap: bitmap.as_ptr(),
@@ -94,7 +97,7 @@ impl OwnedHeap {
             layout,
             faults,
             _classes: classes,
-            _cursors: cursors,
+            _cursors: (cursors, rings),
             _overview: overview,
             _words: [entries, counts, bitmap, free, listed, idle, hints],
             memory: (base, host),
@@ -148,56 +151,5 @@ impl Drop for OwnedHeap {
     fn drop(&mut self) {
         // SAFETY: allocated in `with`, with this layout.
         unsafe { dealloc(self.memory.0, self.memory.1) };
-    }
-}
-
-#[derive(Default)]
-pub struct Dump {
-    rows: Vec<(u32, u32, u32, u32, u32)>,
-    free: Vec<u32>,
-    broken: Vec<String>,
-}
-impl Visitor for Dump {
-    fn violation(&mut self, violation: Violation) {
-        self.broken.push(format!("{violation}"));
-    }
-    fn run(&mut self, run: &RunAudit<'_>) {
-        self.rows.push((run.class.0, run.slab, run.info.slabs, run.live, run.free));
-    }
-    fn free(&mut self, slab: u32, _p: warpheap_device::heap::FreeSlab) {
-        self.free.push(slab);
-    }
-}
-impl Dump {
-    pub fn print(&self, owned: &OwnedHeap) {
-        let sb = owned.layout.slab_bytes() as u64;
-        let free_runs: u64 = self.rows.iter().filter(|r| r.3 == 0).map(|r| r.2 as u64 * sb).sum();
-        let partial: Vec<_> = self.rows.iter().filter(|r| r.3 > 0 && r.4 > 0).collect();
-        let pb: u64 = partial.iter().map(|r| r.4 as u64 * SizeClass(r.0).bytes() as u64).sum();
-        eprintln!(
-            "slabs free {} ({} KB), fully free runs {} KB, partial runs {} with {} KB free; broken {}",
-            self.free.len(),
-            self.free.len() as u64 * sb / 1024,
-            free_runs / 1024,
-            partial.len(),
-            pb / 1024,
-            self.broken.len()
-        );
-        let mut rows = BTreeMap::new();
-        let mut i = 0;
-        while i < self.free.len() {
-            let mut l = 1;
-            while i + l < self.free.len() && self.free[i + l] == self.free[i] + l as u32 {
-                l += 1;
-            }
-            *rows.entry(l).or_insert(0) += 1;
-            i += l;
-        }
-        eprintln!("rows {rows:?}");
-        for r in &partial {
-            if r.4 * 2 > r.3 {
-                eprint!("{:?} ", (SizeClass(r.0).bytes(), r.2, r.3, r.4));
-            }
-        }
     }
 }

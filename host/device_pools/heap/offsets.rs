@@ -2,7 +2,7 @@
 
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::debug::{Debugger, Extra, SITE_WORDS, SITES};
-use warpheap_device::heap::{self, ClassInfo, Cursor, HINT_STRIDE, HeapLayout, Overview, Parts};
+use warpheap_device::heap::{self, ClassInfo, Cursor, HINT_STRIDE, HeapLayout, Overview, Parts, Ring};
 use warpheap_device::sync::AtomicU32;
 
 /// Offsets of the parts of the metadata, in bytes from its start.
@@ -13,6 +13,7 @@ pub(super) struct MetadataOffsets {
     pub cursors: u64,
     pub entries: u64,
     pub free: u64,
+    pub rings: u64,
     pub listed: u64,
     pub idle: u64,
     pub faults: u64,
@@ -41,6 +42,7 @@ impl MetadataOffsets {
             cursors: part(cursors * size_of::<Cursor>() as u64),
             entries: part(u64::from(layout.slabs) * 4),
             free: part(u64::from(layout.slab_set_words()) * 4),
+            rings: part(cursors * size_of::<Ring>() as u64),
             listed: part(u64::from(layout.run_set_words()) * 4),
             idle: part(u64::from(layout.run_set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
@@ -61,6 +63,7 @@ impl MetadataOffsets {
             base: base as *mut u8,
             classes: at(self.classes) as *const ClassInfo,
             cursors: at(self.cursors) as *const Cursor,
+            rings: at(self.rings) as *const Ring,
             entries: at(self.entries) as *const AtomicU32,
             counts: at(self.counts) as *const AtomicU32,
             bitmap: at(self.bitmap) as *const AtomicU32,

@@ -80,7 +80,7 @@ impl ClassInfo {
     pub(super) const fn span_runs(&self, last: u32, lanes: u32) -> u32 {
         let (blocks, most) =
             if last == 0 { (LANE_BLOCKS.0, self.span_runs[0]) } else { (LANE_BLOCKS.1, self.span_runs[1]) };
-        let least = clamped(divided(lanes * blocks, self.blocks_reciprocal));
+        let least = clamped(divided(lanes * blocks, self.blocks_reciprocal) + 1);
         let least = if least < most { least } else { most };
         let runs = if last * GROWTH < least { least } else { last * GROWTH };
         if runs < self.span_runs[1] { runs } else { self.span_runs[1] }

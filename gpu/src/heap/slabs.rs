@@ -78,9 +78,7 @@ impl FreeSlabs<'_> {
                 let w = slab >> WORD_LOG2;
                 let word = self.set.word(w).load_relaxed();
                 let claimed = match first_run(word, unit) {
-                    Some(0)
-                        if word == u32::MAX && most >= 2 * WORD_BITS && WORD_BITS.is_multiple_of(unit) =>
-                    {
+                    Some(0) if word == u32::MAX && most > WORD_BITS && WORD_BITS.is_multiple_of(unit) => {
                         self.claim_words(w, unit, most)
                     }
                     Some(bit) => self.claim_in(w, word, bit, unit, run_at(word, bit).min(most)),
@@ -109,23 +107,28 @@ impl FreeSlabs<'_> {
         }
     }
 
-    /// Claims the slabs of several whole words.
+    /// Claims slabs from the start of a word on, more than those of one word.
     fn claim_words(&self, w: u32, unit: u32, most: u32) -> Slabs {
-        let words = (most / WORD_BITS).min(AT_ONCE).min(self.set.len() - w);
+        let most = most.min((self.set.len() - w) * WORD_BITS);
         self.moves.during(|| {
-            let mut got = [0; AT_ONCE as usize];
-            // All of them before the first result is needed: their round trips overlap.
-            for (word, got) in (w..w + words).zip(&mut got) {
-                *got = self.set.remove_bits(word, u32::MAX);
-            }
-            let mut len = 0;
-            for (i, got) in (0..words).zip(got) {
-                let joined = if len == i * WORD_BITS { run_at(got, 0) } else { 0 };
-                let surplus = got & !low_bits(joined);
-                if surplus != 0 {
-                    self.set.insert_bits(w + i, surplus);
+            let (mut len, mut is_whole) = (0, true);
+            while is_whole && len < most {
+                let (first, mut got) = (w + len / WORD_BITS, [0; AT_ONCE as usize]);
+                let (start, batch) = (len, (most - len).min(AT_ONCE * WORD_BITS));
+                let words = batch.div_ceil(WORD_BITS);
+                // All of them before the first result is needed: their round trips overlap.
+                for (i, got) in (0..words).zip(&mut got) {
+                    *got = self.set.remove_bits(first + i, low_bits(batch - i * WORD_BITS));
                 }
-                len += joined;
+                for (i, got) in (0..words).zip(got) {
+                    let joined = if len == start + i * WORD_BITS { run_at(got, 0) } else { 0 };
+                    let surplus = got & !low_bits(joined);
+                    if surplus != 0 {
+                        self.set.insert_bits(first + i, surplus);
+                    }
+                    len += joined;
+                }
+                is_whole = len == start + batch;
             }
             let rest = len % unit;
             if rest > 0 {

@@ -142,13 +142,7 @@ impl Heap {
             return Step::Search;
         }
         match cursor.lock(seen) {
-            Lock::Taken => match self.ring(class, shard).largest_free(self.runs(), class, info, seen) {
-                Some(span) => {
-                    cursor.install(span);
-                    Step::Draw
-                }
-                None => Step::Refill,
-            },
+            Lock::Taken => Step::Refill,
             Lock::Busy => Step::Wait,
             Lock::Replaced => Step::Draw,
         }
@@ -195,14 +189,14 @@ impl Heap {
     ) -> bool {
         let (leads, moves) = (refills && peers.leads(), self.overview().class(class));
         let info = *self.class(class);
-        let mut found = Slabs::NONE;
+        let (mut slabs, mut other) = (Slabs::NONE, None);
         // A search that finds nothing, again and again in a full heap, is no move.
         let begins = leads && (!seen.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
         if begins {
             moves.begin();
-            found = self.find_slabs(class, &info, shard, info.span_runs(seen.runs(), peers.count()));
+            (slabs, other) = self.find_span(class, &info, shard, seen, peers.count());
         }
-        let packed = group.read_64(u64::from(found.first) << 32 | u64::from(found.len), peers.leader());
+        let packed = group.read_64(u64::from(slabs.first) << 32 | u64::from(slabs.len), peers.leader());
         let (first, runs) = ((packed >> 32) as u32, packed as u32 / info.slabs);
         let mut i = peers.rank();
         while refills && i < runs {
@@ -211,36 +205,52 @@ impl Heap {
         }
         group.sync();
         if leads {
-            let next = if runs > 0 { Span::new(&info, first, runs) } else { seen.dry(&info) };
             if runs > 0 {
-                self.ring(class, shard).add(self.runs(), class, &info, next);
+                let new = Span::new(&info, first, runs);
+                self.ring(class, shard).add(self.runs(), class, &info, new);
+                other = Some(new);
             }
-            self.cursor(class, shard).install(next);
+            self.cursor(class, shard).install(other.unwrap_or(seen.dry(&info)));
         }
         if begins {
             moves.end();
         }
-        refills && runs == 0
+        group.ballot(leads && other.is_none()).contains(peers.leader())
     }
 
-    /// Slabs for a span of the class, of `runs` runs: free ones, or those of fully free runs.
-    fn find_slabs(&self, class: SizeClass, info: &ClassInfo, shard: u32, runs: u32) -> Slabs {
-        let most = runs * info.slabs;
+    /// The next span: of free slabs, if there are many in a row; else another one of the ring; else
+    /// of any free slabs, or those of fully free runs.
+    fn find_span(
+        &self,
+        class: SizeClass,
+        info: &ClassInfo,
+        shard: u32,
+        last: Span,
+        lanes: u32,
+    ) -> (Slabs, Option<Span>) {
+        let most = info.span_runs(last.runs(), lanes) * info.slabs;
+        let mut slabs = self.claim_slabs(info, shard, most, true);
+        if slabs.len > 0 {
+            return (slabs, None);
+        }
+        if let Some(span) = self.ring(class, shard).largest_free(self.runs(), class, info, last) {
+            return (slabs, Some(span));
+        }
         let start = self.layout.run_index(class, self.layout.partition_start(shard));
         loop {
-            let slabs = self.claim_slabs(info, shard, most);
+            slabs = self.claim_slabs(info, shard, most, false);
             if slabs.len > 0 || !self.retire_idle(start, most) {
-                return slabs;
+                return (slabs, None);
             }
         }
     }
 
-    fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32) -> Slabs {
+    fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
         let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
         // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
         let from = start.wrapping_add(hint.load_relaxed());
         let from = if from < self.layout.slabs { from } else { start };
-        let slabs = self.free_slabs().claim(from / WORD_BITS * WORD_BITS, info.slabs, most);
+        let slabs = self.free_slabs().claim(from / WORD_BITS * WORD_BITS, info.slabs, most, is_picky);
         if slabs.len > 0 {
             hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
         }

@@ -13,6 +13,9 @@ use crate::sync::NATIVE_LAYOUT;
 /// Words that are claimed at once.
 const AT_ONCE: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
+/// Words that a picky claim looks at.
+const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+
 /// Attempts at words that other threads are claiming slabs of.
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
@@ -68,28 +71,33 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims consecutive slabs, a multiple of `unit` and at most `most`: the first found from slab
-    /// `from` on, around the end. A multiple of up to a word's bits lies in one word.
+    /// `from` on, around the end. A multiple of up to a word's bits lies in one word. If `is_picky`,
+    /// it looks at a few words only, and for as many slabs as `most` or a whole word.
     #[inline(never)]
-    pub fn claim(&self, from: u32, unit: u32, most: u32) -> Slabs {
+    pub fn claim(&self, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
         let mut ignored = self.moves.search();
-        let mut attempts = 0;
+        let (mut attempts, mut looks) = (0, 0);
+        let is_long = most > WORD_BITS && WORD_BITS.is_multiple_of(unit);
+        let least = if is_picky { most.min(WORD_BITS) / unit * unit } else { unit };
         for (mut from, to) in [(from, self.slabs), (0, from)] {
             while let Some(slab) = self.set.next(from, to, self.moves, &mut ignored) {
                 let w = slab >> WORD_LOG2;
                 let word = self.set.word(w).load_relaxed();
-                let claimed = match first_run(word, unit) {
-                    Some(0) if word == u32::MAX && most > WORD_BITS && WORD_BITS.is_multiple_of(unit) => {
-                        self.claim_words(w, unit, most)
-                    }
+                let claimed = match first_run(word, least) {
+                    Some(0) if word == u32::MAX && is_long => self.claim_words(w, unit, most),
                     Some(bit) => self.claim_in(w, word, bit, unit, run_at(word, bit).min(most)),
                     None => Slabs::NONE,
                 };
+                looks += 1;
+                if is_picky && claimed.len == 0 && looks == LOOKS {
+                    return Slabs::NONE;
+                }
                 if claimed.len > 0 {
                     return claimed;
                 }
                 // Other threads took some of these slabs: looks at the word again.
                 attempts += 1;
-                let is_lost = word != 0 && first_run(word, unit).is_some() && attempts < ATTEMPTS;
+                let is_lost = word != 0 && first_run(word, least).is_some() && attempts < ATTEMPTS;
                 from = if is_lost { slab } else { (w + 1) * WORD_BITS };
             }
         }

@@ -14,8 +14,6 @@ pub(super) const ADD_COUNT: Site = Site::new("heap/add-count");
 pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
 /// The fence before bits that a stale ticket claimed are set again.
 pub(super) const PUT_BACK: Site = Site::new("heap/put-back");
-/// The fence before the bits of a run that is not fully free are set again.
-pub(super) const KEEP: Site = Site::new("heap/keep");
 /// The fence between the entries of a run and its bits.
 pub(super) const PUBLISH: Site = Site::new("heap/publish");
 /// The fence between the bits of a run and its hints.
@@ -58,14 +56,13 @@ pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 19] = [
+pub const SITES: [&str; 18] = [
     "heap/claim",
     "heap/free",
     "heap/release",
     "heap/add-count",
     "heap/look-again",
     "heap/put-back",
-    "heap/keep",
     "heap/publish",
     "heap/list",
     "heap/unlist",

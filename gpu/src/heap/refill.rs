@@ -25,7 +25,7 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// The number of looks at a cursor whose span another group is replacing, before the group draws
 /// from another one.
-const POLLS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
+const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
 /// The number of words of a span that a group looks at for a free block.
 const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
@@ -229,9 +229,12 @@ impl Heap {
         lanes: u32,
     ) -> (Slabs, Option<Span>) {
         let most = info.span_runs(last.runs(), lanes) * info.slabs;
-        let mut slabs = self.claim_slabs(info, shard, most, true);
-        if slabs.len > 0 {
-            return (slabs, None);
+        let mut slabs = Slabs::NONE;
+        if most <= self.layout.partition_start(1) / 2 {
+            slabs = self.claim_slabs(info, shard, most, true);
+            if slabs.len > 0 {
+                return (slabs, None);
+            }
         }
         if let Some(span) = self.ring(class, shard).largest_free(self.runs(), class, info, last) {
             return (slabs, Some(span));

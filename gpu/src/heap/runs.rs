@@ -38,7 +38,7 @@ use super::moves::Before;
 use super::overview::Overview;
 use super::parts::Parts;
 use super::{
-    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, KEEP, LIST, LOOK_AGAIN, PUBLISH, PUT_BACK, RELEASE, RETIRE,
+    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, LOOK_AGAIN, PUBLISH, PUT_BACK, RELEASE, RETIRE,
     SET_BITS, STORE_ENTRY, UNLIST,
 };
 use crate::lanes::select_bit;
@@ -285,61 +285,69 @@ impl Runs<'_> {
         })
     }
 
-    /// Takes all blocks of a run that is idle, if it is fully free. Its slabs are then the
-    /// caller's, and have the entry of free slabs. To be called during a move of all classes.
-    pub fn retire(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
-        let (index, all, first) = (self.layout.run_index(class, run), info.words(), self.first_word(run));
-        self.overview().class(class).during(|| {
-            self.idle().remove(index);
-            // ordering: acquire and release; pairs with ADD_COUNT: a thread that makes the run fully
-            // free after this look sees the idle set without it, and inserts it (I6). An addition
-            // of nothing.
-            let is_full = self.count(run).at(LOOK_AGAIN).add_acq_rel(0) == all;
-            // Relaxed: the bits decide.
-            if !is_full
-                || !self.starts(run, class, info.slabs)
-                || self.count(run).cas_relaxed(all, 0).is_err()
-            {
-                return false;
-            }
-            let mut taken = 0;
-            while taken < all {
-                RETIRE.delay();
-                let old = self.claim(first + taken, u32::MAX);
-                let full = full_word(info.blocks, taken);
-                if old != full {
-                    self.keep(Run { first: run, class, blocks: info.blocks }, taken, old);
-                    return false;
+    /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
+    /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
+    /// called during moves of the class and of the free slabs.
+    pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
+        // ordering: release; pairs with ADD_COUNT: a thread that makes a run fully free after the
+        // looks below sees the idle set without it, and inserts it (I6).
+        LOOK_AGAIN.fence_release();
+        while rest != 0 {
+            let bit = rest & rest.wrapping_neg();
+            let run = first + bit.trailing_zeros();
+            if self.take(run, class, info) {
+                taken |= bit;
+                for slab in run..run + info.slabs {
+                    FREE_ENTRY.delay();
+                    // Relaxed: the insertion into the free set releases it.
+                    self.entry(slab).store_relaxed(Entry::FREE.0);
                 }
-                taken += 1;
             }
-            self.listed().remove(index);
-            for slab in run..run + info.slabs {
-                FREE_ENTRY.delay();
-                // Relaxed: the insertion into the free set releases it.
-                self.entry(slab).store_relaxed(Entry::FREE.0);
-            }
-            true
-        })
+            rest ^= bit;
+        }
+        if taken != 0 {
+            self.listed().remove_bits(w, taken);
+        }
+        taken
     }
 
-    /// Undoes `retire`: `taken` words were fully free, and the next one was `old`.
-    #[cold]
-    #[inline(never)]
-    fn keep(&self, run: Run, taken: u32, old: u32) {
-        // Of the words counted as fully free, `taken` are claimed.
-        self.count(run.first).add_relaxed(words(run.blocks) - taken);
-        // ordering: release; pairs with CLAIM: what was acquired with the bits (I3).
-        KEEP.fence_release();
-        let give = |w: u32, bits: u32| {
-            let released = self.release(run, w, bits);
-            if released.is_unfinished {
-                self.finish_release(run, released.is_idle);
-            }
-        };
-        (0..taken).for_each(|w| give(w, full_word(run.blocks, w)));
-        if old != 0 {
-            give(taken, old);
+    /// Takes all blocks of a run that was idle, if it is fully free. All or none.
+    fn take(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        let (all, first) = (info.words(), self.first_word(run));
+        // Relaxed, as the next one: the bits decide.
+        if !self.starts(run, class, info.slabs) {
+            return false;
         }
+        if self.count(run).cas_relaxed(all, 0).is_err() {
+            // An addition of nothing: it has a place among all changes of the count.
+            if self.count(run).add_relaxed(0) == all {
+                self.idle().insert(self.layout.run_index(class, run));
+            }
+            return false;
+        }
+        let (mut taken, mut old) = (0, 0);
+        while taken < all {
+            RETIRE.delay();
+            old = self.claim(first + taken, u32::MAX);
+            if old != full_word(info.blocks, taken) {
+                break;
+            }
+            taken += 1;
+        }
+        // Certain now (I2), if there is a block.
+        if taken == all && self.starts(run, class, info.slabs) {
+            return true;
+        }
+        self.count(run).add_relaxed(all);
+        if taken < all && old != 0 {
+            self.put_back(first + taken, old, old);
+        }
+        for w in 0..taken {
+            let full = full_word(info.blocks, w);
+            self.put_back(first + w, full, full);
+        }
+        false
     }
 }

@@ -8,8 +8,8 @@ use super::Heap;
 use super::SEARCH_END;
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
+use super::index_set::{WORD_BITS, low_bits};
 use super::moves::Before;
-use super::slabs::Slabs;
 
 /// The multiplier of a hash: 2^32 by the golden ratio.
 const SCATTER: u32 = 0x9e37_79b9;
@@ -78,25 +78,36 @@ impl Heap {
         for (mut from, to) in [(start, self.layout.run_indices()), (0, start)] {
             while freed < least {
                 let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
-                let (class, run) = self.layout.run_at(index);
-                let info = self.class(class);
-                if self.retire(run, class, info) {
-                    freed += info.slabs;
-                }
+                freed += self.retire(index, least - freed);
                 from = index + 1;
             }
         }
         freed > 0
     }
 
-    /// Makes the slabs of a run free if it is fully free. Returns whether it was.
-    fn retire(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+    /// Makes the slabs of fully free runs free: of those in one word of the idle set, from an index
+    /// on, `least` slabs or more. Returns how many.
+    fn retire(&self, index: u32, least: u32) -> u32 {
+        let (class, run) = self.layout.run_at(index);
+        let (info, runs, w) = (self.class(class), self.runs(), index / WORD_BITS);
+        let (mut rest, mut bits) =
+            (runs.idle().word(w).load_relaxed() >> (index % WORD_BITS) << (index % WORD_BITS), 0_u32);
+        while rest != 0 && bits.count_ones() * info.slabs < least {
+            bits |= rest & rest.wrapping_neg();
+            rest &= rest - 1;
+        }
+        let mut taken = 0;
         self.overview().common().during(|| {
-            let is_retired = self.runs().retire(run, class, info);
-            if is_retired {
-                self.free_slabs().insert(Slabs { first: run, len: info.slabs });
-            }
-            is_retired
-        })
+            self.overview().class(class).during(|| {
+                taken = runs.retire(class, info, w, bits);
+                let (mut mask, mut rest) = (0, taken);
+                while rest != 0 {
+                    mask |= u64::from(low_bits(info.slabs)) << rest.trailing_zeros();
+                    rest &= rest - 1;
+                }
+                self.free_slabs().insert_mask(run / WORD_BITS * WORD_BITS, mask);
+            });
+        });
+        taken.count_ones() * info.slabs
     }
 }

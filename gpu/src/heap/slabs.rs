@@ -57,6 +57,16 @@ impl FreeSlabs<'_> {
         }
     }
 
+    /// Inserts the slabs `mask` from slab `first` on, the first one of a word. To be called during a
+    /// move.
+    pub fn insert_mask(&self, first: u32, mask: u64) {
+        for (w, bits) in [mask as u32, (mask >> WORD_BITS) as u32].into_iter().enumerate() {
+            if bits != 0 {
+                self.set.insert_bits(first / WORD_BITS + w as u32, bits);
+            }
+        }
+    }
+
     /// Whether [`claim`](Self::claim) would find slabs.
     pub fn has(&self, unit: u32, before: &mut Before) -> bool {
         let mut from = 0;

@@ -30,6 +30,9 @@ const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 /// The number of words of a span that a group looks at for a free block.
 const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
 
+/// A span is small up to this part of a partition.
+const SMALL_PART: u32 = 4;
+
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
 
@@ -71,7 +74,11 @@ impl Heap {
             }
             let served = group.ballot(address != 0);
             let missed = asks && peers.members().without(served) == peers.members();
-            let step = if missed && peers.leads() { self.step(class, shard, drawn.seen) } else { Step::Draw };
+            let step = if missed && peers.leads() {
+                self.step(class, shard, drawn.seen, peers.count())
+            } else {
+                Step::Draw
+            };
             let refills = group.ballot(step == Step::Refill).contains(peers.leader());
             let waits = group.ballot(step == Step::Wait).contains(peers.leader());
             let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
@@ -123,7 +130,7 @@ impl Heap {
     }
 
     /// The next step of a group that got nothing for its tickets from `seen`.
-    fn step(&self, class: SizeClass, shard: u32, seen: Span) -> Step {
+    fn step(&self, class: SizeClass, shard: u32, seen: Span, lanes: u32) -> Step {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
         if (now.0 ^ seen.0) >> 32 != 0 {
@@ -142,7 +149,17 @@ impl Heap {
             return Step::Search;
         }
         match cursor.lock(seen) {
-            Lock::Taken => Step::Refill,
+            Lock::Taken => {
+                let is_small = self.is_small(info, seen, lanes);
+                let ring = self.ring(class, shard);
+                match if is_small { None } else { ring.next_free(self.runs(), class, info, seen) } {
+                    Some(span) => {
+                        cursor.install(span);
+                        Step::Draw
+                    }
+                    None => Step::Refill,
+                }
+            }
             Lock::Busy => Step::Wait,
             Lock::Replaced => Step::Draw,
         }
@@ -230,7 +247,7 @@ impl Heap {
     ) -> (Slabs, Option<Span>) {
         let most = info.span_runs(last.runs(), lanes) * info.slabs;
         let mut slabs = Slabs::NONE;
-        if most <= self.layout.partition_start(1) / 2 {
+        if self.is_small(info, last, lanes) {
             slabs = self.claim_slabs(info, shard, most, true);
             if slabs.len > 0 {
                 return (slabs, None);
@@ -246,6 +263,12 @@ impl Heap {
                 return (slabs, None);
             }
         }
+    }
+
+    /// Whether the next span is a small part of a partition: then a new one is better than another
+    /// one of the ring.
+    fn is_small(&self, info: &ClassInfo, last: Span, lanes: u32) -> bool {
+        info.span_runs(last.runs(), lanes) * info.slabs <= self.layout.partition_start(1) / SMALL_PART
     }
 
     fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {

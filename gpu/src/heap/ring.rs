@@ -36,6 +36,30 @@ impl Ring {
         self.0.iter().map(|slot| Span::of_range(info, slot.load_relaxed()))
     }
 
+    /// The span after `last`, if its first run has a fully free word: in most cases the one that was
+    /// not used for the longest time.
+    pub(super) fn next_free(
+        &self,
+        runs: Runs<'_>,
+        class: SizeClass,
+        info: &ClassInfo,
+        last: Span,
+    ) -> Option<Span> {
+        let (mut next, mut is_after) = (Span::UNUSED, true);
+        for span in self.spans(info) {
+            if is_after && span.runs() > 0 {
+                next = span;
+            }
+            is_after = span.range() == last.range();
+        }
+        let first = next.first(info);
+        let is_free = next.range() != last.range()
+            && next.runs() > 0
+            && runs.free_words(first) > 0
+            && runs.starts(first, class, info.slabs);
+        if is_free { Some(next) } else { None }
+    }
+
     /// The largest span other than `last` with a fully free word in its first run.
     pub(super) fn largest_free(
         &self,

@@ -150,9 +150,8 @@ impl Heap {
         }
         match cursor.lock(seen) {
             Lock::Taken => {
-                let is_small = self.is_small(info, seen, lanes);
-                let ring = self.ring(class, shard);
-                match if is_small { None } else { ring.next_free(self.runs(), class, info, seen) } {
+                let (ring, grows) = (self.ring(class, shard), self.grows(class, info, shard, seen, lanes));
+                match if grows { None } else { ring.next_free(self.runs(), class, info, seen) } {
                     Some(span) => {
                         cursor.install(span);
                         Step::Draw
@@ -247,11 +246,12 @@ impl Heap {
     ) -> (Slabs, Option<Span>) {
         let most = info.span_runs(last.runs(), lanes) * info.slabs;
         let mut slabs = Slabs::NONE;
-        if self.is_small(info, last, lanes) {
+        if self.grows(class, info, shard, last, lanes) {
             slabs = self.claim_slabs(info, shard, most, true);
             if slabs.len > 0 {
                 return (slabs, None);
             }
+            self.ring(class, shard).settle();
         }
         if let Some(span) = self.ring(class, shard).largest_free(self.runs(), class, info, last) {
             return (slabs, Some(span));
@@ -265,10 +265,11 @@ impl Heap {
         }
     }
 
-    /// Whether the next span is a small part of a partition: then a new one is better than another
-    /// one of the ring.
-    fn is_small(&self, info: &ClassInfo, last: Span, lanes: u32) -> bool {
-        info.span_runs(last.runs(), lanes) * info.slabs <= self.layout.partition_start(1) / SMALL_PART
+    /// Whether a new span is better than another one of the ring: if it is a small part of a
+    /// partition, and there were free slabs for it.
+    fn grows(&self, class: SizeClass, info: &ClassInfo, shard: u32, last: Span, lanes: u32) -> bool {
+        let slabs = info.span_runs(last.runs(), lanes) * info.slabs;
+        slabs <= self.layout.partition_start(1) / SMALL_PART && !self.ring(class, shard).is_settled()
     }
 
     fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {

@@ -17,23 +17,36 @@ use super::runs::Runs;
 use crate::sync::AtomicU32;
 
 /// Spans of a ring.
-const SLOTS: usize = 16;
+const SLOTS: usize = 15;
 
 /// The upper halves of the words of the spans. Initially all are zero.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Ring([AtomicU32; SLOTS]);
+pub struct Ring {
+    spans: [AtomicU32; SLOTS],
+    /// 1 after a search for many free slabs in a row found none.
+    settled: AtomicU32,
+}
 
 impl Ring {
     #[cfg(not(target_arch = "nvptx64"))]
     /// A ring without spans.
     pub fn new() -> Self {
-        Ring(core::array::from_fn(|_| AtomicU32::new(0)))
+        Ring { spans: core::array::from_fn(|_| AtomicU32::new(0)), settled: AtomicU32::new(0) }
+    }
+
+    /// Whether the cursor goes on with the spans that it has, instead of a larger one.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load_relaxed() != 0
+    }
+
+    pub(super) fn settle(&self) {
+        self.settled.store_relaxed(1);
     }
 
     /// The spans, all of their blocks left.
     pub(super) fn spans(&self, info: &ClassInfo) -> impl Iterator<Item = Span> {
-        self.0.iter().map(|slot| Span::of_range(info, slot.load_relaxed()))
+        self.spans.iter().map(|slot| Span::of_range(info, slot.load_relaxed()))
     }
 
     /// The span after `last`, if its first run has a fully free word: in most cases the one that was
@@ -86,8 +99,8 @@ impl Ring {
     /// Adds a span: in an unused slot, in place of a span whose runs were retired, or of the
     /// smallest one.
     pub(super) fn add(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, new: Span) {
-        let (mut slot, mut least) = (&self.0[0], u32::MAX);
-        for (candidate, span) in self.0.iter().zip(self.spans(info)) {
+        let (mut slot, mut least) = (&self.spans[0], u32::MAX);
+        for (candidate, span) in self.spans.iter().zip(self.spans(info)) {
             let is_used = span.runs() > 0 && runs.starts(span.first(info), class, info.slabs);
             let size = if is_used { span.runs() } else { 0 };
             if size < least {

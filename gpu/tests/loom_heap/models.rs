@@ -2,11 +2,11 @@
 //! that loom explores.
 
 use super::loom_support::{Model, PREEMPTIONS, model, with};
-use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, count};
+use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, TWO_SLABS, count};
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
 
-/// The message of an allocation that fails although I9 forbids it.
+/// The message of an allocation that fails although no move overlapped its search.
 pub const FAILED: &str = "the allocation failed beside free memory";
 
 /// Frees the two blocks of a slab, then calls `then`, while another thread allocates `size` bytes.
@@ -23,7 +23,7 @@ fn alloc_beside_frees(
 }
 
 /// A span is visible to the thread that takes from it, together with the description of its slabs.
-pub const FIRST_SPAN: Model = model(PREEMPTIONS, || {
+pub const FIRST_SPAN: Model = model(2, || {
     let heap = Shared::new(1, 1);
     let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
     let other = with(&heap, 0, work);
@@ -123,7 +123,7 @@ pub const FREED_TWICE: Model = model(PREEMPTIONS, || {
 /// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
 /// allocation fails on the same cursor, for a thread that has seen none of these frees. The scan
 /// of that thread must not count for the thread that freed the blocks.
-pub const FREED_BEFORE_A_SEARCH: Model = model(1, || {
+pub const FREED_BEFORE_A_SEARCH: Model = model(0, || {
     let heap = Shared::new(1, 1);
     let [first, second] = heap.take(HALF);
     assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
@@ -195,3 +195,26 @@ pub const CLOSED: Model = model(3, || {
     let theirs = other.join().unwrap();
     heap.check([(QUARTER, count([theirs]))]);
 });
+
+/// Allocates `size` bytes, for which only the idle run of one slab is left, while another thread
+/// frees that slab in a search for more than there is. Nothing is ever taken, so the allocation
+/// must succeed.
+fn alloc_beside_a_failing_search(size: usize) {
+    let heap = Shared::new(2, 1);
+    // The other slab has the first run, so that this one is the first of the heap.
+    let [slab] = heap.take(SLAB);
+    let _kept = heap.take::<2>(HALF);
+    heap.free(slab);
+    let [last] = heap.take(HALF);
+    heap.free(last);
+    let other = with(&heap, 0, |heap| heap.alloc(TWO_SLABS).is_none());
+    let mine = heap.alloc(size);
+    assert!(other.join().unwrap(), "there is one slab only");
+    assert!(mine.is_some(), "{FAILED}");
+}
+
+/// A block, while another thread moves the only slab for it.
+pub const MOVED_BESIDE_A_SEARCH: Model = model(0, || alloc_beside_a_failing_search(QUARTER));
+
+/// The same for a large allocation.
+pub const MOVED_BESIDE_A_LARGE_SEARCH: Model = model(0, || alloc_beside_a_failing_search(SLAB));

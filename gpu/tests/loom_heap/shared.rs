@@ -18,6 +18,8 @@ pub const QUARTER: usize = 128;
 pub const HALF: usize = 256;
 /// A full slab: no class has such an alignment. Only the first slab of a heap has it.
 pub const SLAB: usize = 512;
+/// All slabs of a heap of two.
+pub const TWO_SLABS: usize = 2 * SLAB;
 pub const SLAB_ALIGN: usize = 1 << 15;
 
 /// The report of a free by a thread that has not seen the slab's entry.
@@ -49,7 +51,7 @@ pub struct Piece {
 unsafe impl Send for Piece {}
 
 pub fn request(size: usize) -> Request {
-    Request::from_size_align(size, if size == SLAB { SLAB_ALIGN } else { 16 }).unwrap()
+    Request::from_size_align(size, if size >= SLAB { SLAB_ALIGN } else { 16 }).unwrap()
 }
 
 impl Shared {

@@ -50,7 +50,7 @@ impl Ticket {
     /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was `seen`.
     #[inline(always)]
     pub fn new<const ONE: bool>(info: &ClassInfo, seen: Span, peers: Lanes<ONE>, asks: bool) -> Self {
-        let block = seen.block(info, peers.count(), peers.rank());
+        let block = seen.block(peers.count(), peers.rank());
         let is_valid = asks && block < seen.blocks(info);
         let (run, number) = if is_valid { seen.place(info, block) } else { (0, 0) };
         let (bit, rank) = (number % WORD_BITS, peers.rank());
@@ -175,10 +175,12 @@ impl Heap {
         shard: u32,
     ) -> Drawn {
         let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
-        let seen = if leads { cursor.take(peers.count()).0 } else { 0 };
-        let seen = Span(lanes.read_64(seen, peers.leader()));
-        if leads && seen.is_crossed_by(peers.count()) {
-            cursor.begin_lap(seen.blocks(&info));
+        let seen = if leads { cursor.take(peers.count()) } else { Span::UNUSED };
+        let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
+        if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
+            let is_beyond = leads && seen.left() < peers.count() as i32;
+            let passed = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
+            seen = Span(lanes.read_64(passed.0, peers.leader()));
         }
         let (runs, ticket) = (self.runs(), Ticket::new(&info, seen, peers, asks));
         // The first lane with a block in a word claims for all of the word.
@@ -193,6 +195,23 @@ impl Heap {
         let is_mine = is_valid && seen_old >> (ticket.number % WORD_BITS) & 1 == 1;
         let address = if is_mine { self.block_address(&info, ticket.run, ticket.number) } else { 0 };
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
+    }
+
+    /// The span from which a group gets blocks that took tickets beyond the end of the span that it
+    /// has `seen`: the next one of the ring. The group that crossed the end replaces the span, or
+    /// else is to [`advance`](Self::advance).
+    #[inline(always)]
+    fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
+        let next = self.ring(class, shard).after(info, seen.slot());
+        if seen.is_dry() || next.runs() == 0 {
+            return seen;
+        }
+        let left = seen.left();
+        if left >= 0 {
+            self.cursor(class, shard).replace(seen, next);
+        }
+        // Between two spans: only the tickets for the first one.
+        if left > 0 { seen.passed() } else { next.with_left(next.left() + left).passed() }
     }
 
     /// The address of a block of a run.

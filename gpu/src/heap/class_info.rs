@@ -19,7 +19,7 @@ const RUN_PART: u32 = 192;
 const LANE_BLOCKS: (u32, u32) = (72, 288);
 /// The part of a shard's partition that the first span may be.
 const FIRST_PART: u32 = 16;
-/// A later span is at least so many times as large as the last one.
+/// A later span is at least this part of all spans of the cursor.
 const GROWTH: u32 = 2;
 
 /// The layout of the blocks of one size class.
@@ -75,15 +75,13 @@ impl ClassInfo {
         }
     }
 
-    /// Runs of the next span of a cursor for a group of `lanes` lanes. The last one had `last`, 0 if
-    /// there was none.
-    pub(super) const fn span_runs(&self, last: u32, lanes: u32) -> u32 {
+    /// Runs of the next span of a cursor for a group of `lanes` lanes, if its ring has `ring` runs.
+    pub(super) const fn span_runs(&self, ring: u32, lanes: u32) -> u32 {
         let (blocks, most) =
-            if last == 0 { (LANE_BLOCKS.0, self.span_runs[0]) } else { (LANE_BLOCKS.1, self.span_runs[1]) };
-        let least = clamped(divided(lanes * blocks, self.blocks_reciprocal) + 1);
-        let least = if least < most { least } else { most };
-        let runs = if last * GROWTH < least { least } else { last * GROWTH };
-        if runs < self.span_runs[1] { runs } else { self.span_runs[1] }
+            if ring == 0 { (LANE_BLOCKS.0, self.span_runs[0]) } else { (LANE_BLOCKS.1, self.span_runs[1]) };
+        let wanted = clamped(divided(lanes * blocks, self.blocks_reciprocal) + 1);
+        let wanted = if wanted < ring / GROWTH { ring / GROWTH } else { wanted };
+        if wanted < most { wanted } else { most }
     }
 
     /// Words of the bitmap that its blocks have bits in.

@@ -1,32 +1,41 @@
 //! Cursor: the blocks of one size class that an SM allocates next.
 //!
 //! ```text
-//! 63     62    61   54 53   32 31              0
-//! | busy | dry | runs | end   | left + BIAS    |   the span: `runs` runs before slab `end`
+//! 63    62       61  58 57  50 49   28 27         0
+//! | dry | passed | slot | runs | end  | left + BIAS |   the span: `runs` runs before slab `end`
 //! ```
 //!
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
-//! `left - n .. left` of the span, counted back from its end. The span is a ring: the group that
-//! takes `left` below zero adds the number of blocks of the span, and the tickets below zero are
-//! for the blocks of that next lap. So no group waits at the end of a span.
+//! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
+//! `left` negative *crosses* the end: it adds the difference to the next span, which makes `left`
+//! positive again. Tickets below zero are for the blocks of the next span of the cursor's ring, so
+//! no group waits at the end of a span.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. So `left` may have any value. A number beyond the span
 //! is no ticket.
 //!
-//! - I1. A span is replaced only by the group that set `busy`, which the new word clears.
+//! - I1. `left` changes from at least zero to less by one subtraction only, until an addition makes
+//!   it positive again. So one group crosses the end of a span.
+//! - I2. Only the group that crossed the end changes the span. Afterwards `left > 0`.
 //!
-//! All operations are relaxed: the claim of the bits orders what a ticket leads to.
+//! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
 use super::STORE_SPAN;
 use super::class_info::{ClassInfo, divided};
-use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+use crate::sync::AtomicU64;
 
-const BIAS: u64 = 1 << 31;
+const LEFT_BITS: u32 = 28;
+const LEFT: u64 = (1 << LEFT_BITS) - 1;
+const BIAS: u64 = 1 << (LEFT_BITS - 1);
 const END_BITS: u32 = 22;
 const RUN_BITS: u32 = 8;
-const BUSY: u64 = 1 << 63;
-const DRY: u64 = 1 << 62;
+/// The end and the runs of a span, above `left`.
+const RANGE: u32 = (1 << (END_BITS + RUN_BITS)) - 1;
+const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
+const SLOT_BITS: u32 = 4;
+const PASSED: u64 = 1 << 62;
+const DRY: u64 = 1 << 63;
 /// The most runs of a span.
 pub(super) const MAX_RUNS: u32 = (1 << RUN_BITS) - 1;
 
@@ -34,70 +43,73 @@ pub(super) const MAX_RUNS: u32 = (1 << RUN_BITS) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub(super) u64);
 
-/// The result of [`Cursor::lock`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lock {
-    /// The caller may replace the span.
-    Taken,
-    /// Another group is replacing the span.
-    Busy,
-    /// Another group has replaced the span.
-    Replaced,
-}
-
 impl Span {
     /// Before the first span.
-    pub const UNUSED: Span = Span::of(0, 0, 0);
-
-    const fn of(end: u32, runs: u32, left: u32) -> Self {
-        Span(((runs << END_BITS | end) as u64) << 32 | (left as u64 + BIAS))
-    }
+    pub const UNUSED: Span = Span(BIAS);
 
     /// All blocks of `runs` runs from slab `first` on.
-    #[inline(always)]
     pub(super) const fn new(info: &ClassInfo, first: u32, runs: u32) -> Self {
-        Span::of(first + runs * info.slabs, runs, runs * info.blocks)
+        Span::of_range(info, runs << END_BITS | (first + runs * info.slabs))
     }
 
-    /// The same span from its first block on. No search found another one.
-    pub(super) const fn dry(self, info: &ClassInfo) -> Self {
-        Span(Span::of_range(info, self.range()).0 | DRY)
-    }
-
-    /// All blocks of the span with this [`range`](Self::range).
+    /// All blocks of the span with this [`range`](Self::range), in slot 0.
     #[inline(always)]
     pub(super) const fn of_range(info: &ClassInfo, range: u32) -> Self {
         let runs = range >> END_BITS;
-        Span((range as u64) << 32 | ((runs * info.blocks) as u64 + BIAS))
+        Span((range as u64) << LEFT_BITS | ((runs * info.blocks) as u64 + BIAS))
+    }
+
+    /// The same as the span of this slot of its ring.
+    #[inline(always)]
+    pub(super) const fn in_slot(self, slot: u32) -> Self {
+        Span(self.0 & !(((1 << SLOT_BITS) - 1) << SLOT_SHIFT) | (slot as u64) << SLOT_SHIFT)
+    }
+
+    /// The same with so many blocks left.
+    #[inline(always)]
+    pub(super) const fn with_left(self, left: i32) -> Self {
+        Span(self.0 & !LEFT | (left + BIAS as i32) as u64)
+    }
+
+    /// The same after a search for other memory found none.
+    pub(super) const fn dry(self) -> Self {
+        Span(self.0 | DRY)
+    }
+
+    /// The same for a group that has nothing to do with the end. In copies only, never in memory.
+    #[inline(always)]
+    pub(super) const fn passed(self) -> Self {
+        Span(self.0 | PASSED)
     }
 
     /// Its end and its number of runs, in one word.
     #[inline(always)]
     pub(super) const fn range(self) -> u32 {
-        (self.0 >> 32) as u32 & !((BUSY | DRY) >> 32) as u32
+        (self.0 >> LEFT_BITS) as u32 & RANGE
     }
 
     /// The slab after the span.
     #[inline(always)]
     pub const fn end(self) -> u32 {
-        (self.0 >> 32) as u32 & ((1 << END_BITS) - 1)
+        (self.0 >> LEFT_BITS) as u32 & ((1 << END_BITS) - 1)
     }
 
     /// Runs of the span; none of an unused one.
     #[inline(always)]
     pub const fn runs(self) -> u32 {
-        (self.0 >> (32 + END_BITS)) as u32 & MAX_RUNS
+        (self.0 >> (LEFT_BITS + END_BITS)) as u32 & MAX_RUNS
     }
 
-    /// Blocks left of this lap; negative by the number of tickets for the next one.
+    /// The slot of the cursor's ring that has the span.
+    #[inline(always)]
+    pub(super) const fn slot(self) -> u32 {
+        (self.0 >> SLOT_SHIFT) as u32 & ((1 << SLOT_BITS) - 1)
+    }
+
+    /// Blocks left; negative by the number of tickets taken beyond the end.
     #[inline(always)]
     pub(super) const fn left(self) -> i32 {
-        (self.0 as u32 ^ BIAS as u32) as i32
-    }
-
-    /// Whether a group is replacing the span.
-    pub(super) const fn is_busy(self) -> bool {
-        self.0 & BUSY != 0
+        (self.0 & LEFT) as i32 - BIAS as i32
     }
 
     /// The first slab.
@@ -110,19 +122,19 @@ impl Span {
         self.0 & DRY != 0
     }
 
-    /// Whether a group that subtracted `wanted` from this span began the next lap.
+    /// Whether a group that took `wanted` tickets from this span crossed its end, and is to
+    /// [replace](Cursor::replace) it (I1).
     #[inline(always)]
     pub(super) const fn is_crossed_by(self, wanted: u32) -> bool {
         let left = self.left();
-        left >= 0 && left < wanted as i32
+        self.0 & PASSED == 0 && left >= 0 && left < wanted as i32
     }
 
     /// The block for the ticket `rank` of a group that took `wanted`. At least the number of blocks
     /// of the span if there is none.
     #[inline(always)]
-    pub(super) const fn block(self, info: &ClassInfo, wanted: u32, rank: u32) -> u32 {
-        let block = self.left() - wanted as i32 + rank as i32;
-        (if block < 0 { block + self.blocks(info) as i32 } else { block }) as u32
+    pub(super) const fn block(self, wanted: u32, rank: u32) -> u32 {
+        (self.left() - wanted as i32 + rank as i32) as u32
     }
 
     /// The number of blocks of the span.
@@ -156,47 +168,27 @@ impl Cursor {
         Span(self.0.load_relaxed())
     }
 
-    /// Subtracts `wanted` blocks. Returns the span as it was.
+    /// Takes `wanted` tickets. Returns the span as it was.
     #[inline(always)]
     pub(super) fn take(&self, wanted: u32) -> Span {
         Span(self.0.sub_relaxed(wanted.into()))
     }
 
-    /// Begins the next lap of a span of so many blocks, for the group that crossed its end.
+    /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
+    pub(super) fn skip(&self, seen: Span, blocks: u32) {
+        let _ = self.0.cas_relaxed(seen.0, seen.0 - u64::from(blocks));
+    }
+
+    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Groups
+    /// that took tickets meanwhile have those of the next span.
     #[inline(always)]
-    pub(super) fn begin_lap(&self, blocks: u32) {
-        self.0.add_relaxed(blocks.into());
-    }
-
-    /// Asks to replace the span that the caller has seen (I1).
-    pub(super) fn lock(&self, seen: Span) -> Lock {
-        let old = self.0.or_relaxed(BUSY);
-        if old & BUSY != 0 {
-            return Lock::Busy;
-        }
-        if (old ^ seen.0) >> 32 == 0 {
-            return Lock::Taken;
-        }
-        self.0.and_relaxed(!BUSY);
-        Lock::Replaced
-    }
-
-    /// Takes blocks of a cursor `from` which no group took any meanwhile.
-    pub(super) fn skip(&self, from: Span, blocks: u32) {
-        if blocks > 0 {
-            let _ = self.0.cas_relaxed(from.0, from.0 - u64::from(blocks));
-        }
-    }
-
-    /// Replaces the span, for the group that has locked the cursor (I1).
-    #[inline(always)]
-    pub(super) fn install(&self, next: Span) {
+    pub(super) fn replace(&self, seen: Span, next: Span) {
         STORE_SPAN.delay();
-        if NATIVE_LAYOUT {
-            self.0.store_relaxed(next.0);
-        } else {
-            // Under loom, subtractions after a store could continue the values before it.
-            self.0.swap_relaxed(next.0);
+        let old = Span(self.0.add_relaxed(next.0.wrapping_sub(seen.with_left(0).0)));
+        let left = old.left() + next.left();
+        if left <= 0 {
+            // All tickets of the next span are taken, and no group crossed its end (I1).
+            self.0.add_relaxed((next.left() - left) as u64);
         }
     }
 
@@ -218,34 +210,61 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_a_ring() {
+    fn one_group_crosses_the_end_of_a_span() {
         let info = info(2048);
-        let cursor = Cursor::new(Span::new(&info, 7 * info.slabs, 1));
+        let span = Span::new(&info, 7 * info.slabs, 1);
+        let cursor = Cursor::new(span);
         let take = |n: u32| {
             let old = cursor.take(n);
-            if old.is_crossed_by(n) {
-                cursor.begin_lap(old.blocks(&info));
-            }
-            (old.is_crossed_by(n), old.block(&info, n, 0), old.block(&info, n, n - 1))
+            (old.is_crossed_by(n), old.block(n, 0), old.block(n, n - 1))
         };
-        assert_eq!((info.blocks, cursor.span().end(), cursor.span().runs()), (128, 8 * info.slabs, 1));
+        assert_eq!((info.blocks, span.end(), span.runs()), (128, 8 * info.slabs, 1));
         assert_eq!(take(108), (false, 20, 127));
-        assert_eq!(take(12), (false, 8, 19));
-        assert_eq!(take(32), (true, 104, 7));
-        assert_eq!(take(1), (false, 103, 103));
-        assert_eq!(take(103), (false, 0, 102));
-        assert_eq!(take(1), (true, 127, 127));
+        assert_eq!(take(20), (false, 0, 19));
+        let seen = cursor.span();
+        assert_eq!(take(32).0, true);
+        assert_eq!(take(1).0, false);
+        assert!(take(1).1 >= 128, "a ticket beyond the end");
+        let next = Span::new(&info, 0, 1).in_slot(3);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next.with_left(128 - 34));
+        assert!(!cursor.span().passed().is_crossed_by(128));
     }
 
     #[test]
-    fn there_are_tickets_for_one_more_lap() {
+    fn a_span_whose_tickets_are_all_taken_starts_again() {
         let info = info(2048);
-        let span = |left: i32| Span(Span::new(&info, 0, 1).0.wrapping_add_signed((left - 128).into()));
-        assert_eq!(span(-127).block(&info, 1, 0), 0);
-        for left in [-128, -1000, 200, 1000] {
-            assert!(span(left).block(&info, 1, 0) >= 128, "{left}");
+        let cursor = Cursor::new(Span::UNUSED);
+        let seen = cursor.take(500);
+        assert!(seen.is_crossed_by(500) && seen.block(500, 499) > info.blocks);
+        let next = Span::new(&info, 0, 1).in_slot(1);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next);
+        cursor.take(128);
+        let seen = cursor.take(7);
+        cursor.replace(seen, seen.with_left(128).dry());
+        assert!(cursor.span().is_dry());
+        assert_eq!(
+            (cursor.span().left(), cursor.span().slot(), cursor.span().range()),
+            (121, 1, next.range())
+        );
+        cursor.take(121);
+        let seen = cursor.take(1);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next.with_left(127));
+    }
+
+    #[test]
+    fn the_fields_of_a_span_are_independent() {
+        let info = info(64);
+        let span = Span::new(&info, (1 << END_BITS) - 1 - MAX_RUNS * info.slabs, MAX_RUNS);
+        for slot in [0, 15, 3] {
+            for left in [0, 1, -1, i32::from(i16::MIN), (1 << 27) - 1, 1 - (1 << 27)] {
+                let changed = span.in_slot(15).with_left(left).in_slot(slot);
+                assert_eq!((changed.slot(), changed.left(), changed.range()), (slot, left, span.range()));
+                assert_eq!((changed.dry().passed().range(), changed.dry().left()), (span.range(), left));
+            }
         }
-        assert!(Span::UNUSED.block(&info, 1, 0) >= Span::UNUSED.blocks(&info));
     }
 
     #[test]
@@ -254,17 +273,5 @@ mod tests {
         let span = Span::new(&info, 6 * info.slabs, 4);
         assert_eq!(span.place(&info, 4 * info.blocks - 1), (6 * info.slabs, info.blocks - 1));
         assert_eq!(span.place(&info, 0), (9 * info.slabs, 0));
-    }
-
-    #[test]
-    fn one_group_replaces_a_span() {
-        let info = info(64);
-        let span = Span::new(&info, 0, 3);
-        let cursor = Cursor::new(span);
-        let seen = cursor.take(5);
-        assert_eq!([0; 2].map(|_| cursor.lock(seen)), [Lock::Taken, Lock::Busy]);
-        cursor.install(span.dry(&info));
-        assert_eq!((cursor.lock(seen), cursor.span().is_busy()), (Lock::Replaced, false));
-        assert!(cursor.span().is_dry() && cursor.span().blocks(&info) == span.blocks(&info));
     }
 }

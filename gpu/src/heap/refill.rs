@@ -1,9 +1,9 @@
-//! Refill: the next span of an exhausted cursor, and allocation until it is there.
+//! The slow path of an allocation: the next span of a cursor, and allocation until it is there.
 
 use super::alloc::{Drawn, Ticket};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::cursor::{Lock, Span};
+use super::cursor::Span;
 use super::index_set::{WORD_BITS, low_bits};
 use super::search::Found;
 use super::slabs::Slabs;
@@ -16,22 +16,21 @@ use crate::thread;
 /// take all memory that is found, or keep the heap busy.
 const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 16 };
 
-/// The number of other cursors of the class to draw from if that takes longer.
-const HOPS: u32 = 3;
-
-/// Turns after which a group that still waits for a refill searches for single blocks. Searches
-/// take blocks from the spans that others wait for.
+/// Turns after which each turn of a group searches for single blocks, too.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// The number of looks at a cursor whose span another group is replacing, before the group draws
 /// from another one.
 const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
-/// The number of words of a span that a group looks at for a free block.
-const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
+/// The number of other cursors of the class to draw from if that takes longer.
+const HOPS: u32 = 3;
 
-/// A span is small up to this part of a partition.
-const SMALL_PART: u32 = 4;
+/// The number of runs of the idle set that a group looks at for a span.
+const LOOKS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+
+/// Attempts to take slabs of idle runs that other threads take, too.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -41,8 +40,8 @@ const NONE: u32 = u32::MAX;
 enum Step {
     /// More tickets.
     Draw,
-    /// The group has locked the cursor, and is to replace the span.
-    Refill,
+    /// The group crossed the end of the span, and is to replace it.
+    Advance,
     /// Another group is replacing the span.
     Wait,
     /// There is no other span.
@@ -69,30 +68,30 @@ impl Heap {
             if drawn.stale != 0 {
                 self.put_back(class, peers, drawn);
             }
+            let served = group.ballot(address != 0);
+            let missed = asks && peers.members().without(served) == peers.members();
+            let (mut step, mut seen) = (Step::Draw, drawn.seen);
+            if asks && peers.leads() {
+                if seen.is_crossed_by(peers.count()) {
+                    step = Step::Advance;
+                } else if missed {
+                    (step, seen) = self.step(class, shard, seen);
+                }
+            }
+            let advances = group.ballot(step == Step::Advance).contains(peers.leader());
+            let waits = group.ballot(step == Step::Wait).contains(peers.leader());
+            let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
+            if !group.all(!advances) {
+                is_dry |= self.advance(group, peers, advances, class, shard, seen);
+            }
+            asks &= address == 0;
             if turn == TURNS {
                 break;
             }
-            let served = group.ballot(address != 0);
-            let missed = asks && peers.members().without(served) == peers.members();
-            let step = if missed && peers.leads() {
-                self.step(class, shard, drawn.seen, peers.count())
-            } else {
-                Step::Draw
-            };
-            let refills = group.ballot(step == Step::Refill).contains(peers.leader());
-            let waits = group.ballot(step == Step::Wait).contains(peers.leader());
-            let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
-            if !group.all(!refills) {
-                is_dry |= self.refill(group, peers, refills, class, shard, drawn.seen);
+            if asks && waits && !self.await_span(class, shard) {
+                shard = self.layout.neighbour(shard, turn % HOPS);
             }
-            asks &= address == 0;
-            if asks && waits {
-                if !self.await_span(class, shard) {
-                    shard = self.layout.neighbour(shard, turn % HOPS);
-                    is_dry = turn >= PATIENCE;
-                }
-            }
-            if asks && is_dry {
+            if asks && (is_dry || turn >= PATIENCE) {
                 match self.search(class, thread::index_1d().wrapping_add(turn)) {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
@@ -129,147 +128,159 @@ impl Heap {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets from `seen`.
-    fn step(&self, class: SizeClass, shard: u32, seen: Span, lanes: u32) -> Step {
+    /// The next step of a group that got nothing for its tickets from `seen`, and the span that it
+    /// is to replace. If no block ahead is free, the group takes all tickets that are left.
+    fn step(&self, class: SizeClass, shard: u32, seen: Span) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
-        if (now.0 ^ seen.0) >> 32 != 0 {
-            return if now.is_busy() { Step::Wait } else { Step::Draw };
+        if now.left() < 0 {
+            return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
         }
-        let next = now.block(info, 1, 0);
-        if next < now.blocks(info) {
-            let left = next + 1;
-            let free = self.first_free(class, info, now, left);
-            if free > 0 {
-                cursor.skip(now, left - free);
-                return Step::Draw;
-            }
+        if now.left() == 0 || (now.range(), now.slot()) != (seen.range(), seen.slot()) {
+            return (Step::Draw, now);
         }
-        if seen.is_dry() && !self.has_run(info, &mut self.overview().common().search()) {
-            return Step::Search;
-        }
-        match cursor.lock(seen) {
-            Lock::Taken => {
-                let (ring, grows) = (self.ring(class, shard), self.grows(class, info, shard, seen, lanes));
-                match if grows { None } else { ring.next_free(self.runs(), class, info, seen) } {
-                    Some(span) => {
-                        cursor.install(span);
-                        Step::Draw
-                    }
-                    None => Step::Refill,
+        match self.occupied(class, info, now) {
+            Some(blocks) => {
+                if blocks > 0 {
+                    cursor.skip(now, blocks);
                 }
+                return (Step::Draw, now);
             }
-            Lock::Busy => Step::Wait,
-            Lock::Replaced => Step::Draw,
+            None if now.is_dry() && !self.has_run(info, &mut self.overview().common().search()) => {
+                return (Step::Search, now);
+            }
+            None => {}
+        }
+        let all = now.left() as u32 + 1;
+        let old = cursor.take(all);
+        (if old.is_crossed_by(all) { Step::Advance } else { Step::Wait }, old)
+    }
+
+    /// The number of blocks at the front of a span that are not free; `None` if none of this run and
+    /// the next one seems to be free.
+    fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
+        let (runs, left) = (self.runs(), span.left() as u32);
+        let (run, number) = span.place(info, left - 1);
+        let bit = number % WORD_BITS;
+        // Relaxed: hints.
+        let bits = runs.bits(runs.first_word(run) + number / WORD_BITS).load_relaxed() & low_bits(bit + 1);
+        let is_free = |run| runs.starts(run, class, info.slabs) && runs.free_words(run) > 0;
+        if bits != 0 && runs.starts(run, class, info.slabs) {
+            Some(0)
+        } else if number > bit && is_free(run) {
+            Some(bit + 1)
+        } else if number + 1 < left && is_free(run + info.slabs) {
+            Some(number + 1)
+        } else {
+            None
         }
     }
 
-    /// The number of blocks of a span, at most `left`, at which a block may be free. 0 if none is in
-    /// the current run and the next one.
-    fn first_free(&self, class: SizeClass, info: &ClassInfo, span: Span, left: u32) -> u32 {
-        let (runs, mut left, mut is_next) = (self.runs(), left, false);
-        for _ in 0..LOOKS {
-            // Relaxed: hints.
-            let (run, number) = span.place(info, left - 1);
-            let (word, bit) = (runs.first_word(run) + number / WORD_BITS, number % WORD_BITS);
-            let bits = runs.bits(word).load_relaxed() & low_bits(bit + 1);
-            let is_there = runs.starts(run, class, info.slabs);
-            if is_there && bits != 0 {
-                return left - (bits.leading_zeros() - (WORD_BITS - 1 - bit));
-            }
-            if is_there && runs.free_words(run) > 0 {
-                left -= bit + 1;
-            } else if is_next {
-                return 0;
-            } else {
-                (left, is_next) = (left - (number + 1), true);
-            }
-            if left == 0 {
-                return 0;
-            }
-        }
-        left
-    }
-
-    /// The groups that have locked their cursors replace the spans. Returns whether the caller's
-    /// group found none.
+    /// The groups that crossed the end of the span `seen` of their cursors replace it. Returns
+    /// whether the caller's group found no other one.
     #[inline(never)]
-    fn refill(
+    fn advance(
         &self,
         group: Group,
         peers: Group,
-        refills: bool,
+        advances: bool,
         class: SizeClass,
         shard: u32,
         seen: Span,
     ) -> bool {
-        let (leads, moves) = (refills && peers.leads(), self.overview().class(class));
+        let (leads, common) = (advances && peers.leads(), self.overview().common());
         let info = *self.class(class);
-        let (mut slabs, mut other) = (Slabs::NONE, None);
-        // A search that finds nothing, again and again in a full heap, is no move.
-        let begins = leads && (!seen.is_dry() || self.has_run(&info, &mut self.overview().common().search()));
-        if begins {
-            moves.begin();
-            (slabs, other) = self.find_span(class, &info, shard, seen, peers.count());
+        let (mut slabs, mut next, mut is_moving) = (Slabs::NONE, None, false);
+        if leads {
+            let found = self.ring(class, shard).survey(self.runs(), class, &info, seen.slot());
+            next = found.free;
+            // A search that finds nothing, again and again in a full heap, is no move.
+            is_moving = next.is_none() && (!seen.is_dry() || self.has_run(&info, &mut common.search()));
+            if is_moving {
+                common.begin();
+                let most = info.span_runs(found.runs, peers.count());
+                (slabs, next) = self.find_span(class, &info, shard, seen.slot(), most);
+            }
         }
         let packed = group.read_64(u64::from(slabs.first) << 32 | u64::from(slabs.len), peers.leader());
         let (first, runs) = ((packed >> 32) as u32, packed as u32 / info.slabs);
         let mut i = peers.rank();
-        while refills && i < runs {
+        while advances && i < runs {
             self.runs().dedicate(first + i * info.slabs, class, &info);
             i += peers.count();
         }
         group.sync();
         if leads {
+            let ring = self.ring(class, shard);
             if runs > 0 {
-                let new = Span::new(&info, first, runs);
-                self.ring(class, shard).add(self.runs(), class, &info, new);
-                other = Some(new);
+                next = Some(ring.add(self.runs(), class, &info, Span::new(&info, first, runs)));
             }
-            self.cursor(class, shard).install(other.unwrap_or(seen.dry(&info)));
+            let again = ring.after(&info, seen.slot()).dry();
+            self.cursor(class, shard).replace(seen, next.unwrap_or(again));
         }
-        if begins {
-            moves.end();
+        if is_moving {
+            common.end();
         }
-        group.ballot(leads && other.is_none()).contains(peers.leader())
+        group.ballot(leads && next.is_none()).contains(peers.leader())
     }
 
-    /// The next span: of free slabs, if there are many in a row; else another one of the ring; else
-    /// of any free slabs, or those of fully free runs.
+    /// Memory for the next span, of at most `most` runs: free slabs, else fully free runs of the
+    /// class, else slabs of fully free runs of other classes. A span of fully free runs is in no
+    /// ring; the cursor goes on after `slot` when it is used up.
     fn find_span(
         &self,
         class: SizeClass,
         info: &ClassInfo,
         shard: u32,
-        last: Span,
-        lanes: u32,
+        slot: u32,
+        most: u32,
     ) -> (Slabs, Option<Span>) {
-        let most = info.span_runs(last.runs(), lanes) * info.slabs;
-        let mut slabs = Slabs::NONE;
-        if self.grows(class, info, shard, last, lanes) {
-            slabs = self.claim_slabs(info, shard, most, true);
+        let most_slabs = most * info.slabs;
+        for is_picky in [true, false] {
+            let slabs = self.claim_slabs(info, shard, most_slabs, is_picky);
             if slabs.len > 0 {
                 return (slabs, None);
             }
-            self.ring(class, shard).settle();
         }
-        if let Some(span) = self.ring(class, shard).largest_free(self.runs(), class, info, last) {
-            return (slabs, Some(span));
+        let span = self.idle_span(class, info, shard, most).map(|span| span.in_slot(slot));
+        if span.is_some() {
+            return (Slabs::NONE, span);
         }
         let start = self.layout.run_index(class, self.layout.partition_start(shard));
-        loop {
-            slabs = self.claim_slabs(info, shard, most, false);
-            if slabs.len > 0 || !self.retire_idle(start, most) {
+        for _ in 0..ATTEMPTS {
+            if !self.retire_idle(start, most_slabs) {
+                break;
+            }
+            let slabs = self.claim_slabs(info, shard, most_slabs, false);
+            if slabs.len > 0 {
                 return (slabs, None);
             }
         }
+        (Slabs::NONE, None)
     }
 
-    /// Whether a new span is better than another one of the ring: if it is a small part of a
-    /// partition, and there were free slabs for it.
-    fn grows(&self, class: SizeClass, info: &ClassInfo, shard: u32, last: Span, lanes: u32) -> bool {
-        let slabs = info.span_runs(last.runs(), lanes) * info.slabs;
-        slabs <= self.layout.partition_start(1) / SMALL_PART && !self.ring(class, shard).is_settled()
+    /// Fully free runs of the class in a row, at most `most`. They stay in the rings that have them.
+    fn idle_span(&self, class: SizeClass, info: &ClassInfo, shard: u32, most: u32) -> Option<Span> {
+        let (runs, common) = (self.runs(), self.overview().common());
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        let middle = start + self.layout.partition_start(shard);
+        let (mut looks, mut ignored) = (LOOKS, common.search());
+        for (mut from, to) in [(middle, end), (start, middle)] {
+            while looks > 0 {
+                let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
+                let first = index - start;
+                if runs.starts(first, class, info.slabs) && runs.free_words(first) > 0 {
+                    let row = runs.idle().word(index / WORD_BITS).load_relaxed() >> (index % WORD_BITS);
+                    let mut len = 1;
+                    while len < most && row.checked_shr(len * info.slabs).unwrap_or(0) & 1 == 1 {
+                        len += 1;
+                    }
+                    return Some(Span::new(info, first, len));
+                }
+                (looks, from) = (looks - 1, index + 1);
+            }
+        }
+        None
     }
 
     fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
@@ -288,7 +299,8 @@ impl Heap {
     fn await_span(&self, class: SizeClass, shard: u32) -> bool {
         let cursor = self.cursor(class, shard);
         for _ in 0..POLLS {
-            if !cursor.span().is_busy() {
+            let now = cursor.span();
+            if now.left() >= 0 || now.is_dry() {
                 return true;
             }
             thread::nanosleep(POLL_NANOS);

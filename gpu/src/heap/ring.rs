@@ -1,12 +1,16 @@
 //! Ring: all spans of a cursor.
 //!
-//! A cursor goes through one span again and again. When no block of it is free any more, the group
-//! that has locked the cursor goes on with another span of the ring. Only if all of them are used
-//! up, it adds a new one. So a ring has grown to what its SM needs after a few kernels, and then
-//! allocation searches for nothing.
+//! ```text
+//! slot   0     1     2     3 ...
+//!      | A  |  B  |  C  |  0  |      the cursor goes on from A to B, to C, and to A again
+//! ```
 //!
-//! - I1. Slots are written only by the group that has locked the cursor.
-//! - I2. All spans are of the cursor's class.
+//! A cursor goes through its spans one after the other. When it finds no free blocks in them, the
+//! group that crosses the end adds a span. So a ring has grown to what its SM needs after a few
+//! kernels, and then allocation searches for nothing.
+//!
+//! - I1. Slots are written only by the group that crossed the end of the cursor's span.
+//! - I2. Slots after an unused one are unused.
 //!
 //! Spans are hints: their runs may have been retired since. All operations are relaxed.
 
@@ -17,97 +21,86 @@ use super::runs::Runs;
 use crate::sync::AtomicU32;
 
 /// Spans of a ring.
-const SLOTS: usize = 15;
+const SLOTS: u32 = 16;
+/// A span so many times as large as all others replaces them: each end of a span costs time.
+const REPLACES: u32 = 4;
 
-/// The upper halves of the words of the spans. Initially all are zero.
+/// The [ranges](Span::range) of the spans; initially all are zero, which is unused.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Ring {
-    spans: [AtomicU32; SLOTS],
-    /// 1 after a search for many free slabs in a row found none.
-    settled: AtomicU32,
+pub struct Ring([AtomicU32; SLOTS as usize]);
+
+/// The spans of a ring after the cursor's one.
+pub(super) struct Survey {
+    /// The next one with a free word.
+    pub free: Option<Span>,
+    /// Runs of all spans.
+    pub runs: u32,
 }
 
 impl Ring {
     #[cfg(not(target_arch = "nvptx64"))]
     /// A ring without spans.
     pub fn new() -> Self {
-        Ring { spans: core::array::from_fn(|_| AtomicU32::new(0)), settled: AtomicU32::new(0) }
+        Ring(core::array::from_fn(|_| AtomicU32::new(0)))
     }
 
-    /// Whether the cursor goes on with the spans that it has, instead of a larger one.
-    pub(super) fn is_settled(&self) -> bool {
-        self.settled.load_relaxed() != 0
-    }
-
-    pub(super) fn settle(&self) {
-        self.settled.store_relaxed(1);
+    #[inline(always)]
+    fn slot(&self, slot: u32) -> &AtomicU32 {
+        debug_assert!(slot < SLOTS);
+        // SAFETY: the slot is less than `SLOTS`, by the callers.
+        unsafe { self.0.get_unchecked(slot as usize) }
     }
 
     /// The spans, all of their blocks left.
     pub(super) fn spans(&self, info: &ClassInfo) -> impl Iterator<Item = Span> {
-        self.spans.iter().map(|slot| Span::of_range(info, slot.load_relaxed()))
+        (0..SLOTS).map(|slot| Span::of_range(info, self.slot(slot).load_relaxed()).in_slot(slot))
     }
 
-    /// The span after `last`, if its first run has a fully free word: in most cases the one that was
-    /// not used for the longest time.
-    pub(super) fn next_free(
-        &self,
-        runs: Runs<'_>,
-        class: SizeClass,
-        info: &ClassInfo,
-        last: Span,
-    ) -> Option<Span> {
-        let (mut next, mut is_after) = (Span::UNUSED, true);
-        for span in self.spans(info) {
-            if is_after && span.runs() > 0 {
-                next = span;
-            }
-            is_after = span.range() == last.range();
-        }
-        let first = next.first(info);
-        let is_free = next.range() != last.range()
-            && next.runs() > 0
-            && runs.free_words(first) > 0
-            && runs.starts(first, class, info.slabs);
-        if is_free { Some(next) } else { None }
+    /// The span after that in slot `slot`; the same one if it is the only one.
+    #[inline(always)]
+    pub(super) fn after(&self, info: &ClassInfo, slot: u32) -> Span {
+        let after = (slot + 1) % SLOTS;
+        // Both loads at once.
+        let (next, first) = (self.slot(after).load_relaxed(), self.slot(0).load_relaxed());
+        let (slot, range) = if next == 0 { (0, first) } else { (after, next) };
+        Span::of_range(info, range).in_slot(slot)
     }
 
-    /// The largest span other than `last` with a fully free word in its first run.
-    pub(super) fn largest_free(
-        &self,
-        runs: Runs<'_>,
-        class: SizeClass,
-        info: &ClassInfo,
-        last: Span,
-    ) -> Option<Span> {
-        let mut found = None;
-        let mut most = 0;
-        for span in self.spans(info) {
-            let first = span.first(info);
-            if span.runs() > most
-                && span.range() != last.range()
-                && runs.free_words(first) > 0
-                && runs.starts(first, class, info.slabs)
-            {
-                (found, most) = (Some(span), span.runs());
+    /// Looks at all spans, starting after that in slot `slot`.
+    pub(super) fn survey(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, slot: u32) -> Survey {
+        let mut found = Survey { free: None, runs: 0 };
+        for i in 1..=SLOTS {
+            let slot = (slot + i) % SLOTS;
+            let span = Span::of_range(info, self.slot(slot).load_relaxed()).in_slot(slot);
+            if span.runs() > 0 && runs.starts(span.first(info), class, info.slabs) {
+                found.runs += span.runs();
+                if found.free.is_none() && i < SLOTS && runs.free_words(span.first(info)) > 0 {
+                    found.free = Some(span);
+                }
             }
         }
         found
     }
 
     /// Adds a span: in an unused slot, in place of a span whose runs were retired, or of the
-    /// smallest one.
-    pub(super) fn add(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, new: Span) {
-        let (mut slot, mut least) = (&self.spans[0], u32::MAX);
-        for (candidate, span) in self.spans.iter().zip(self.spans(info)) {
+    /// smallest one. Returns it in its slot.
+    pub(super) fn add(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, new: Span) -> Span {
+        let (mut slot, mut least, mut total) = (0, u32::MAX, 0);
+        for span in self.spans(info) {
             let is_used = span.runs() > 0 && runs.starts(span.first(info), class, info.slabs);
             let size = if is_used { span.runs() } else { 0 };
+            total += size;
             if size < least {
-                (slot, least) = (candidate, size);
+                (slot, least) = (span.slot(), size);
             }
         }
-        slot.store_relaxed(new.range());
+        if new.runs() >= REPLACES * total {
+            slot = 0;
+            (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
+        }
+        self.slot(slot).store_relaxed(new.range());
+        new.in_slot(slot)
     }
 }
 
@@ -115,5 +108,23 @@ impl Ring {
 impl Default for Ring {
     fn default() -> Self {
         Ring::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::layout::HeapLayout;
+    use super::*;
+
+    #[test]
+    fn the_last_span_is_followed_by_the_first() {
+        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(2048));
+        let (ring, span) = (Ring::new(), |i: u32| Span::new(&info, 8 * i, i));
+        assert_eq!(ring.after(&info, 0).runs(), 0);
+        for i in 1..=SLOTS {
+            ring.slot(i - 1).store_relaxed(span(i).range());
+            assert_eq!(ring.after(&info, 0), span(i.min(2)).in_slot(u32::from(i > 1)));
+            assert_eq!(ring.after(&info, i - 1), span(1));
+        }
     }
 }

@@ -66,6 +66,10 @@ impl<V: Visitor> Walk<'_, V> {
             }
             for shard in 0..self.heap.layout.shards {
                 let (cursor, ring) = (self.heap.cursor(class, shard), self.heap.ring(class, shard));
+                let left = cursor.span().left();
+                if left < 0 {
+                    self.tell(None, Some(class), Defect::SpanNotReplaced { beyond: left.unsigned_abs() });
+                }
                 let mut spans = ring.spans(self.heap.class(class)).chain([cursor.span()]);
                 if let Some(span) = spans.find(|span| span.end() > self.heap.layout.slabs) {
                     self.tell(None, Some(class), Defect::SpanOutside { end: span.end() });

@@ -20,7 +20,7 @@ const LANE_BLOCKS: (u32, u32) = (72, 288);
 /// The part of a shard's partition that the first span may be.
 const FIRST_PART: u32 = 16;
 /// A later span is at least this part of all spans of the cursor.
-const GROWTH: u32 = 2;
+const GROWTH: u32 = 4;
 
 /// The layout of the blocks of one size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,17 +7,17 @@
 //!
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
 //! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
-//! `left` negative *crosses* the end: it adds the difference to the next span, which makes `left`
-//! positive again. Tickets below zero are for the blocks of the next span of the cursor's ring, so
+//! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is not
+//! negative any more. Tickets below zero are for the blocks of the next span of the cursor's ring, so
 //! no group waits at the end of a span.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. So `left` may have any value. A number beyond the span
 //! is no ticket.
 //!
-//! - I1. `left` changes from at least zero to less by one subtraction only, until an addition makes
-//!   it positive again. So one group crosses the end of a span.
-//! - I2. Only the group that crossed the end changes the span. Afterwards `left > 0`.
+//! - I1. `left` changes from at least zero to less by one subtraction only, until the span
+//!   is replaced. So one group crosses the end of a span.
+//! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
 //!
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
@@ -185,10 +185,10 @@ impl Cursor {
     pub(super) fn replace(&self, seen: Span, next: Span) {
         STORE_SPAN.delay();
         let old = Span(self.0.add_relaxed(next.0.wrapping_sub(seen.with_left(0).0)));
-        let left = old.left() + next.left();
-        if left <= 0 {
-            // All tickets of the next span are taken, and no group crossed its end (I1).
-            self.0.add_relaxed((next.left() - left) as u64);
+        if old.left() + next.left() < 0 {
+            // Every ticket of the next span was taken before, too, so no group will cross its end.
+            // A swap is not undone by tickets taken meanwhile, as a second addition could be (I2).
+            self.0.swap_relaxed(next.0);
         }
     }
 

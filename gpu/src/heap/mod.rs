@@ -33,6 +33,7 @@
 //! Progress: lock-free, except that a group may find a cursor that another group is refilling. It
 //! then waits for a bounded time and searches for single blocks.
 
+mod advance;
 mod alloc;
 mod audit;
 mod block_cache;

@@ -1,4 +1,4 @@
-//! The slow path of an allocation: the next span of a cursor, and allocation until it is there.
+//! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
 
 use super::alloc::{Drawn, Ticket};
 use super::class::SizeClass;
@@ -6,7 +6,6 @@ use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::index_set::{WORD_BITS, low_bits};
 use super::search::Found;
-use super::slabs::Slabs;
 use super::{Heap, POLL_NANOS};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -25,12 +24,6 @@ const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
 
 /// The number of other cursors of the class to draw from if that takes longer.
 const HOPS: u32 = 3;
-
-/// The number of runs of the idle set that a group looks at for a span.
-const LOOKS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
-
-/// Attempts to take slabs of idle runs that other threads take, too.
-const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -159,7 +152,10 @@ impl Heap {
     /// The number of blocks at the front of a span that are not free; `None` if none of this run and
     /// the next one seems to be free.
     fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
-        let (runs, left) = (self.runs(), span.left() as u32);
+        let (runs, left) = (self.runs(), (span.left() as u32).min(span.blocks(info)));
+        if left == 0 {
+            return None;
+        }
         let (run, number) = span.place(info, left - 1);
         let bit = number % WORD_BITS;
         // Relaxed: hints.
@@ -174,125 +170,6 @@ impl Heap {
         } else {
             None
         }
-    }
-
-    /// The groups that crossed the end of the span `seen` of their cursors replace it. Returns
-    /// whether the caller's group found no other one.
-    #[inline(never)]
-    fn advance(
-        &self,
-        group: Group,
-        peers: Group,
-        advances: bool,
-        class: SizeClass,
-        shard: u32,
-        seen: Span,
-    ) -> bool {
-        let (leads, common) = (advances && peers.leads(), self.overview().common());
-        let info = *self.class(class);
-        let (mut slabs, mut next, mut is_moving) = (Slabs::NONE, None, false);
-        if leads {
-            let found = self.ring(class, shard).survey(self.runs(), class, &info, seen.slot());
-            next = found.free;
-            // A search that finds nothing, again and again in a full heap, is no move.
-            is_moving = next.is_none() && (!seen.is_dry() || self.has_run(&info, &mut common.search()));
-            if is_moving {
-                common.begin();
-                let most = info.span_runs(found.runs, peers.count());
-                (slabs, next) = self.find_span(class, &info, shard, seen.slot(), most);
-            }
-        }
-        let packed = group.read_64(u64::from(slabs.first) << 32 | u64::from(slabs.len), peers.leader());
-        let (first, runs) = ((packed >> 32) as u32, packed as u32 / info.slabs);
-        let mut i = peers.rank();
-        while advances && i < runs {
-            self.runs().dedicate(first + i * info.slabs, class, &info);
-            i += peers.count();
-        }
-        group.sync();
-        if leads {
-            let ring = self.ring(class, shard);
-            if runs > 0 {
-                next = Some(ring.add(self.runs(), class, &info, Span::new(&info, first, runs)));
-            }
-            let again = ring.after(&info, seen.slot()).dry();
-            self.cursor(class, shard).replace(seen, next.unwrap_or(again));
-        }
-        if is_moving {
-            common.end();
-        }
-        group.ballot(leads && next.is_none()).contains(peers.leader())
-    }
-
-    /// Memory for the next span, of at most `most` runs: free slabs, else fully free runs of the
-    /// class, else slabs of fully free runs of other classes. A span of fully free runs is in no
-    /// ring; the cursor goes on after `slot` when it is used up.
-    fn find_span(
-        &self,
-        class: SizeClass,
-        info: &ClassInfo,
-        shard: u32,
-        slot: u32,
-        most: u32,
-    ) -> (Slabs, Option<Span>) {
-        let most_slabs = most * info.slabs;
-        for is_picky in [true, false] {
-            let slabs = self.claim_slabs(info, shard, most_slabs, is_picky);
-            if slabs.len > 0 {
-                return (slabs, None);
-            }
-        }
-        let span = self.idle_span(class, info, shard, most).map(|span| span.in_slot(slot));
-        if span.is_some() {
-            return (Slabs::NONE, span);
-        }
-        let start = self.layout.run_index(class, self.layout.partition_start(shard));
-        for _ in 0..ATTEMPTS {
-            if !self.retire_idle(start, most_slabs) {
-                break;
-            }
-            let slabs = self.claim_slabs(info, shard, most_slabs, false);
-            if slabs.len > 0 {
-                return (slabs, None);
-            }
-        }
-        (Slabs::NONE, None)
-    }
-
-    /// Fully free runs of the class in a row, at most `most`. They stay in the rings that have them.
-    fn idle_span(&self, class: SizeClass, info: &ClassInfo, shard: u32, most: u32) -> Option<Span> {
-        let (runs, common) = (self.runs(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        let middle = start + self.layout.partition_start(shard);
-        let (mut looks, mut ignored) = (LOOKS, common.search());
-        for (mut from, to) in [(middle, end), (start, middle)] {
-            while looks > 0 {
-                let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
-                let first = index - start;
-                if runs.starts(first, class, info.slabs) && runs.free_words(first) > 0 {
-                    let row = runs.idle().word(index / WORD_BITS).load_relaxed() >> (index % WORD_BITS);
-                    let mut len = 1;
-                    while len < most && row.checked_shr(len * info.slabs).unwrap_or(0) & 1 == 1 {
-                        len += 1;
-                    }
-                    return Some(Span::new(info, first, len));
-                }
-                (looks, from) = (looks - 1, index + 1);
-            }
-        }
-        None
-    }
-
-    fn claim_slabs(&self, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
-        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
-        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
-        let from = start.wrapping_add(hint.load_relaxed());
-        let from = if from < self.layout.slabs { from } else { start };
-        let slabs = self.free_slabs().claim(from / WORD_BITS * WORD_BITS, info.slabs, most, is_picky);
-        if slabs.len > 0 {
-            hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
-        }
-        slabs
     }
 
     /// Waits until the span is replaced, or for a bounded time. Returns whether it is.

@@ -18,6 +18,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::runs::Runs;
+use crate::lanes::Group;
 use crate::sync::AtomicU32;
 
 /// Spans of a ring.
@@ -30,12 +31,15 @@ const REPLACES: u32 = 4;
 #[derive(Debug)]
 pub struct Ring([AtomicU32; SLOTS as usize]);
 
-/// The spans of a ring after the cursor's one.
+/// A look at all spans of a ring.
+#[derive(Clone, Copy)]
 pub(super) struct Survey {
-    /// The next one with a free word.
+    /// The next span, after the cursor's one, with a free word in its first run.
     pub free: Option<Span>,
     /// Runs of all spans.
     pub runs: u32,
+    /// The slot for another span: one that is unused, or whose runs were retired, or the next one.
+    pub slot: u32,
 }
 
 impl Ring {
@@ -67,40 +71,60 @@ impl Ring {
         Span::of_range(info, range).in_slot(slot)
     }
 
-    /// Looks at all spans, starting after that in slot `slot`.
-    pub(super) fn survey(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, slot: u32) -> Survey {
-        let mut found = Survey { free: None, runs: 0 };
-        for i in 1..=SLOTS {
-            let slot = (slot + i) % SLOTS;
-            let span = Span::of_range(info, self.slot(slot).load_relaxed()).in_slot(slot);
-            if span.runs() > 0 && runs.starts(span.first(info), class, info.slabs) {
-                found.runs += span.runs();
-                if found.free.is_none() && i < SLOTS && runs.free_words(span.first(info)) > 0 {
-                    found.free = Some(span);
-                }
+    /// Looks at all spans, by all lanes of the group. The cursor's span is in slot `slot`.
+    pub(super) fn survey(
+        &self,
+        group: Group,
+        runs: Runs<'_>,
+        class: SizeClass,
+        info: &ClassInfo,
+        slot: u32,
+    ) -> Survey {
+        let (mut used, mut free, mut total) = (0, 0, 0);
+        let mut i = group.rank();
+        while i < SLOTS {
+            let span = Span::of_range(info, self.slot(i).load_relaxed());
+            let first = span.first(info);
+            if span.runs() > 0 && runs.starts(first, class, info.slabs) {
+                used |= 1 << i;
+                free |= u32::from(runs.free_words(first) > 0) << i;
+                total += span.runs();
             }
+            i += group.count();
         }
-        found
+        let (used, free, total) = (group.union(used), group.union(free), group.wrapping_sum(total));
+        let after = (slot + 1) % SLOTS;
+        // Twice in a row, so that the slots from `after` on are followed by those before.
+        let others = free & !(1 << slot);
+        let next = after + ((others | others << SLOTS) >> after).trailing_zeros();
+        let unused = used.trailing_ones();
+        Survey {
+            free: (others != 0).then(|| {
+                let next = next % SLOTS;
+                Span::of_range(info, self.slot(next).load_relaxed()).in_slot(next)
+            }),
+            runs: total,
+            slot: if unused < SLOTS { unused } else { after },
+        }
     }
 
-    /// Adds a span: in an unused slot, in place of a span whose runs were retired, or of the
-    /// smallest one. Returns it in its slot.
-    pub(super) fn add(&self, runs: Runs<'_>, class: SizeClass, info: &ClassInfo, new: Span) -> Span {
-        let (mut slot, mut least, mut total) = (0, u32::MAX, 0);
-        for span in self.spans(info) {
-            let is_used = span.runs() > 0 && runs.starts(span.first(info), class, info.slabs);
-            let size = if is_used { span.runs() } else { 0 };
-            total += size;
-            if size < least {
-                (slot, least) = (span.slot(), size);
-            }
-        }
-        if new.runs() >= REPLACES * total {
-            slot = 0;
+    /// Adds a span in its slot, that of [`Survey::slot_for`].
+    pub(super) fn add(&self, survey: Survey, new: Span) {
+        if survey.is_replaced_by(new.runs()) {
             (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
         }
-        self.slot(slot).store_relaxed(new.range());
-        new.in_slot(slot)
+        self.slot(new.slot()).store_relaxed(new.range());
+    }
+}
+
+impl Survey {
+    /// The slot for a span of so many runs.
+    pub(super) const fn slot_for(self, runs: u32) -> u32 {
+        if self.is_replaced_by(runs) { 0 } else { self.slot }
+    }
+
+    const fn is_replaced_by(self, runs: u32) -> bool {
+        runs >= REPLACES * self.runs
     }
 }
 

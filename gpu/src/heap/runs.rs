@@ -285,6 +285,43 @@ impl Runs<'_> {
         })
     }
 
+    /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
+    /// the others from the set.
+    pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (all, mut free, mut rest) = (info.words(), 0, bits);
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            // Relaxed: a hint.
+            if self.count(first + bit).load_relaxed() == all {
+                free |= 1 << bit;
+            }
+            rest &= rest - 1;
+        }
+        if free != bits {
+            self.overview().class(class).during(|| self.remove_idle(w, first, all, bits & !free));
+        }
+        free
+    }
+
+    /// Removes runs from the idle set, but for those that are fully free.
+    fn remove_idle(&self, w: u32, first: u32, all: u32, bits: u32) {
+        let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
+        // ordering: as in `retire` (I6).
+        LOOK_AGAIN.fence_release();
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            // An addition of nothing: it has a place among all changes of the count.
+            if self.count(first + bit).add_relaxed(0) == all {
+                free |= 1 << bit;
+            }
+            rest &= rest - 1;
+        }
+        if free != 0 {
+            self.idle().insert_bits(w, free);
+        }
+    }
+
     /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
     /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
     /// called during moves of the class and of the free slabs.

@@ -49,8 +49,7 @@ impl Heap {
             }
         }
         if self.has_run(info, &mut common_before) {
-            // Of runs that were not fully free any more, nothing remains in the idle set.
-            self.retire_idle(start, info.slabs);
+            self.retire_one(salt, info.slabs);
             return Found::Unsure;
         }
         // ordering: acquire; pairs with REMOVE, LOWER and `unlist`: the moves that hid memory from
@@ -79,10 +78,22 @@ impl Heap {
             while freed < least {
                 let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
                 freed += self.retire(index, least - freed);
-                from = index + 1;
+                from = (index / WORD_BITS + 1) * WORD_BITS;
             }
         }
         freed > 0
+    }
+
+    /// Makes the slabs of fully free runs free, of one word of the idle set that depends on `salt`,
+    /// or removes from that word the runs that are not fully free.
+    fn retire_one(&self, salt: u32, least: u32) {
+        let (idle, common, end) = (self.runs().idle(), self.overview().common(), self.layout.run_indices());
+        let middle = ((u64::from(salt) * u64::from(end)) >> 32) as u32;
+        let mut ignored = common.search();
+        let mut next = |from, to| idle.next(from, to, common, &mut ignored);
+        if let Some(index) = next(middle, end).or_else(|| next(0, middle)) {
+            self.retire(index, least);
+        }
     }
 
     /// Makes the slabs of fully free runs free: of those in one word of the idle set, from an index
@@ -90,11 +101,14 @@ impl Heap {
     fn retire(&self, index: u32, least: u32) -> u32 {
         let (class, run) = self.layout.run_at(index);
         let (info, runs, w) = (self.class(class), self.runs(), index / WORD_BITS);
-        let (mut rest, mut bits) =
-            (runs.idle().word(w).load_relaxed() >> (index % WORD_BITS) << (index % WORD_BITS), 0_u32);
+        let bits = runs.idle().word(w).load_relaxed() >> (index % WORD_BITS) << (index % WORD_BITS);
+        let (mut rest, mut bits) = (runs.sweep(class, info, w, bits), 0_u32);
         while rest != 0 && bits.count_ones() * info.slabs < least {
             bits |= rest & rest.wrapping_neg();
             rest &= rest - 1;
+        }
+        if bits == 0 {
+            return 0;
         }
         let mut taken = 0;
         self.overview().common().during(|| {

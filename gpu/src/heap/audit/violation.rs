@@ -25,6 +25,8 @@ pub enum Invariant {
     Sets2,
     /// A span lies in the heap.
     Cursors,
+    /// The group that crossed the end of a span replaces it.
+    Cursors2,
     /// Every move has ended.
     Moves1,
 }
@@ -42,6 +44,7 @@ impl Invariant {
             Invariant::Sets1 => "I1 of sets",
             Invariant::Sets2 => "I2 of sets",
             Invariant::Cursors => "cursors",
+            Invariant::Cursors2 => "I2 of cursors",
             Invariant::Moves1 => "I1 of moves",
         }
     }
@@ -57,6 +60,11 @@ pub enum Defect {
     SpanOutside {
         /// The slab after the span.
         end: u32,
+    },
+    /// A group crossed the end of a cursor's span and did not replace it.
+    SpanNotReplaced {
+        /// The number of tickets beyond the end.
+        beyond: u32,
     },
     /// Moves are open, but no thread is running.
     MoveOpen {
@@ -147,6 +155,7 @@ impl Defect {
             Defect::SlabOutside { .. } => Invariant::Sets1,
             Defect::NotRaised { .. } => Invariant::Sets2,
             Defect::SpanOutside { .. } => Invariant::Cursors,
+            Defect::SpanNotReplaced { .. } => Invariant::Cursors2,
             Defect::MoveOpen { .. } => Invariant::Moves1,
         }
     }
@@ -156,6 +165,9 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Defect::ClassTable => write!(f, "the class table differs from the layout"),
+            Defect::SpanNotReplaced { beyond } => {
+                write!(f, "{beyond} tickets beyond the end of a cursor's span")
+            }
             Defect::SpanOutside { end } => {
                 write!(f, "a span ends before slab {end}, which is outside the heap")
             }

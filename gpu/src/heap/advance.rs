@@ -1,0 +1,206 @@
+//! Advance: the next span of a cursor, for the group that crossed the end of the last one.
+//!
+//! All lanes that are there work for one cursor after the other: they look at its ring, prepare new
+//! runs, or look for idle ones. While a group replaces a span, all other warps of the SM that need
+//! the class wait, so what counts is the number of round trips, one after the other: three to go on
+//! with a span of the ring that has free blocks.
+
+use super::Heap;
+use super::class::SizeClass;
+use super::class_info::ClassInfo;
+use super::cursor::Span;
+use super::index_set::WORD_BITS;
+use super::ring::Survey;
+use super::slabs::Slabs;
+use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+
+/// Attempts to take slabs of idle runs that other threads take, too.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+
+/// The most runs of a span of idle runs.
+const MOST_IDLE: u32 = 64;
+
+/// A cursor, and what its next span is for.
+#[derive(Clone, Copy)]
+struct Demand {
+    class: SizeClass,
+    shard: u32,
+    /// The span that was used up.
+    seen: Span,
+    /// Lanes of the group.
+    lanes: u32,
+}
+
+impl Heap {
+    /// Replaces the span `seen` of each cursor whose end the caller's group of `peers` crossed.
+    /// Returns whether there was no other span for the caller's group.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn advance(
+        &self,
+        group: Group,
+        peers: Group,
+        advances: bool,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+    ) -> bool {
+        let mut rest = group.ballot(advances && peers.leads());
+        let mut is_dry = false;
+        // One turn for each leader of a group of peers.
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let demand = Demand {
+                class: SizeClass(group.read_32(class.0, leader)),
+                shard: group.read_32(shard, leader),
+                seen: Span(group.read_64(seen.0, leader)),
+                lanes: group.read_32(peers.count(), leader),
+            };
+            let is_found = self.replace_span(group, demand);
+            is_dry |= !is_found && peers.leader() == leader;
+            rest = rest.without_leader();
+        }
+        is_dry
+    }
+
+    /// Replaces the span of a cursor. Returns whether there was another one.
+    fn replace_span(&self, group: Group, demand: Demand) -> bool {
+        let Demand { class, shard, seen, .. } = demand;
+        let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
+        let survey = ring.survey(group, self.runs(), class, &info, seen.slot());
+        let mut next = survey.free;
+        if next.is_none() {
+            // A search that finds nothing, again and again in a full heap, is no move.
+            let has_run = || (!seen.is_dry() || self.has_run(&info, &mut common.search())).into();
+            if group.lead_64(has_run) == 1 {
+                if group.leads() {
+                    common.begin();
+                }
+                next = self.find_span(group, demand, &info, survey);
+                if group.leads() {
+                    common.end();
+                }
+            }
+        }
+        if group.leads() {
+            let again = ring.after(&info, seen.slot()).dry();
+            self.cursor(class, shard).replace(seen, next.unwrap_or(again));
+        }
+        next.is_some()
+    }
+
+    /// Memory for the next span: many free slabs in a row, else fully free runs of the class, else
+    /// any free slabs, else those of fully free runs of other classes. A span of runs that were
+    /// there is in no ring.
+    fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
+        let most = info.span_runs(survey.runs, demand.lanes);
+        let slabs = self.claim_slabs(group, info, demand.shard, most, true);
+        if slabs.len > 0 {
+            return Some(self.new_span(group, demand, info, survey, slabs));
+        }
+        let span = self.idle_span(group, demand, info, most);
+        if span.is_some() {
+            return span;
+        }
+        let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
+        for _ in 0..ATTEMPTS {
+            let slabs = self.claim_slabs(group, info, demand.shard, most, false);
+            if slabs.len > 0 {
+                return Some(self.new_span(group, demand, info, survey, slabs));
+            }
+            if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Claims slabs for at most `most` runs. All lanes get them.
+    fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
+        let packed = group.lead_64(|| {
+            let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+            // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+            let from = start.wrapping_add(hint.load_relaxed());
+            let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
+            let slabs = self.free_slabs().claim(from, info.slabs, most * info.slabs, is_picky);
+            if slabs.len > 0 {
+                hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
+            }
+            u64::from(slabs.first) << 32 | u64::from(slabs.len)
+        });
+        Slabs { first: (packed >> 32) as u32, len: packed as u32 }
+    }
+
+    /// Makes runs of free slabs that the group claimed, and adds them to the ring.
+    fn new_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey, slabs: Slabs) -> Span {
+        let runs = slabs.len / info.slabs;
+        let mut i = group.rank();
+        while i < runs {
+            self.runs().dedicate(slabs.first + i * info.slabs, demand.class, info);
+            i += group.count();
+        }
+        // What each lane has published, before the leader names it in the cursor, and ends the move.
+        group.sync();
+        let span = Span::new(info, slabs.first, runs).in_slot(survey.slot_for(runs));
+        if group.leads() {
+            self.ring(demand.class, demand.shard).add(survey, span);
+        }
+        span
+    }
+
+    /// Fully free runs of the class in a row, at most `most`. They stay in the rings that have them.
+    fn idle_span(&self, group: Group, demand: Demand, info: &ClassInfo, most: u32) -> Option<Span> {
+        let (runs, common) = (self.runs(), self.overview().common());
+        let start = self.layout.run_index(demand.class, 0);
+        let end = self.layout.run_index(demand.class, self.layout.slabs);
+        let middle = start + self.layout.partition_start(demand.shard);
+        let mut ignored = common.search();
+        for (mut from, to) in [(middle, end), (start, middle)] {
+            // Each turn goes on to later words.
+            loop {
+                let next = group
+                    .lead_64(|| runs.idle().next(from, to, common, &mut ignored).map_or(u64::MAX, u64::from));
+                if next == u64::MAX {
+                    break;
+                }
+                // Each lane looks at a word.
+                let first = next as u32 / WORD_BITS;
+                let w = first + group.rank();
+                let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
+                let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
+                let found = group.ballot(free != 0);
+                if !found.is_empty() {
+                    let (lane, slot) = (found.leader(), demand.seen.slot());
+                    let bit = group.read_32(free, lane).trailing_zeros();
+                    let index = (first + group.rank_of(lane)) * WORD_BITS + bit;
+                    let len = row_len(group, free, index - first * WORD_BITS, info.slabs, most);
+                    return Some(Span::new(info, index - start, len).in_slot(slot));
+                }
+                from = (first + group.count()) * WORD_BITS;
+                if from >= to {
+                    break;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The number of bits that are set at distances of `step` from bit `from` on, which is set, at most
+/// `most`. The lane of rank `r` has word `r` of the bits.
+fn row_len(group: Group, word: u32, from: u32, step: u32, most: u32) -> u32 {
+    let mut len = 1;
+    while len < most.min(MOST_IDLE) {
+        let bit = from + len * step;
+        if bit / WORD_BITS >= group.count() {
+            break;
+        }
+        let word = group.read_32(word, group.lane_of(bit / WORD_BITS));
+        if word >> (bit % WORD_BITS) & 1 == 0 {
+            break;
+        }
+        len += 1;
+    }
+    len
+}

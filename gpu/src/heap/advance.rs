@@ -18,6 +18,9 @@ use crate::sync::NATIVE_LAYOUT;
 /// Attempts to take slabs of idle runs that other threads take, too.
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
+/// The most spans that are added to a ring at once, where free slabs lie in short rows.
+const PIECES: u32 = 4;
+
 /// The most runs of a span of idle runs.
 const MOST_IDLE: u32 = 64;
 
@@ -94,20 +97,28 @@ impl Heap {
     /// any free slabs, else those of fully free runs of other classes. A span of runs that were
     /// there is in no ring.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
-        let most = info.span_runs(survey.runs, demand.lanes);
-        let slabs = self.claim_slabs(group, info, demand.shard, most, true);
-        if slabs.len > 0 {
-            return Some(self.new_span(group, demand, info, survey, slabs));
+        let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
+        let (mut first, mut rest) = (None, most);
+        for _ in 0..PIECES {
+            let slabs = self.claim_slabs(group, info, demand.shard, rest, true);
+            if slabs.len == 0 {
+                break;
+            }
+            let span = self.new_span(group, demand, info, &mut survey, slabs);
+            (first, rest) = (first.or(Some(span)), rest.saturating_sub(span.runs()));
+            if rest == 0 {
+                break;
+            }
         }
-        let span = self.idle_span(group, demand, info, most);
-        if span.is_some() {
-            return span;
+        first = first.or_else(|| self.idle_span(group, demand, info, most));
+        if first.is_some() {
+            return first;
         }
         let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
         for _ in 0..ATTEMPTS {
             let slabs = self.claim_slabs(group, info, demand.shard, most, false);
             if slabs.len > 0 {
-                return Some(self.new_span(group, demand, info, survey, slabs));
+                return Some(self.new_span(group, demand, info, &mut survey, slabs));
             }
             if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
                 break;
@@ -133,7 +144,14 @@ impl Heap {
     }
 
     /// Makes runs of free slabs that the group claimed, and adds them to the ring.
-    fn new_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey, slabs: Slabs) -> Span {
+    fn new_span(
+        &self,
+        group: Group,
+        demand: Demand,
+        info: &ClassInfo,
+        survey: &mut Survey,
+        slabs: Slabs,
+    ) -> Span {
         let runs = slabs.len / info.slabs;
         let mut i = group.rank();
         while i < runs {
@@ -142,11 +160,7 @@ impl Heap {
         }
         // What each lane has published, before the leader names it in the cursor, and ends the move.
         group.sync();
-        let span = Span::new(info, slabs.first, runs).in_slot(survey.slot_for(runs));
-        if group.leads() {
-            self.ring(demand.class, demand.shard).add(survey, span);
-        }
-        span
+        self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 
     /// Fully free runs of the class in a row, at most `most`. They stay in the rings that have them.

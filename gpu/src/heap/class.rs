@@ -9,6 +9,7 @@
 //! class is a multiple of every power of two that its least size is a multiple of.
 
 use super::class_info::divided;
+use super::index_set::WORD_BITS;
 
 /// Bytes of the smallest block.
 pub const MIN_BLOCK: u32 = 16;
@@ -44,6 +45,15 @@ impl SizeClass {
         let late = if is_odd { 613_566_757 } else { 715_827_883 };
         let reciprocal = if is_late { late } else { early };
         divided(bytes >> self.shift(), reciprocal)
+    }
+
+    /// The number of blocks of a run of so many bytes: whole words of the bitmap, unless that would
+    /// waste more than a sixteenth.
+    #[inline(always)]
+    pub(super) const fn blocks_in_run(self, bytes: u32) -> u32 {
+        let blocks = self.blocks_in(bytes);
+        let over = blocks % WORD_BITS;
+        if over * 16 <= blocks { blocks - over } else { blocks }
     }
 
     /// A block is this many times two to the [`shift`](Self::shift): 4 to 7.

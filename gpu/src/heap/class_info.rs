@@ -2,7 +2,7 @@
 //! arithmetic on host and device.
 
 use super::class::SizeClass;
-use super::cursor::MAX_RUNS;
+use super::cursor::{MAX_BLOCKS, MAX_RUNS};
 use super::index_set::{WORD_BITS, WORD_LOG2};
 use crate::kernel::DeviceData;
 
@@ -52,7 +52,7 @@ impl ClassInfo {
         let mut least = 1;
         while least < MAX_RUN.1 {
             let run = least * slab_bytes;
-            if run >= 2 * bytes && (run % bytes) * 8 <= run {
+            if run >= 2 * bytes && (run - class.blocks_in_run(run) * bytes) * 8 <= run {
                 break;
             }
             least += 1;
@@ -61,16 +61,18 @@ impl ClassInfo {
         while slabs * 2 <= limit && slabs * slab_bytes / bytes < RUN_BLOCKS {
             slabs *= 2;
         }
-        let blocks = slabs * slab_bytes / bytes;
+        let blocks = class.blocks_in_run(slabs * slab_bytes);
         // `divided` is exact up to this number of runs.
-        let exact = ((1 << 32) / (blocks as u64 * blocks as u64)) as u32;
+        let exact = (1 << 32) / (blocks as u64 * blocks as u64);
+        let fitting = ((MAX_BLOCKS - 1) / blocks) as u64;
+        let most = (if exact < fitting { exact } else { fitting }) as u32;
         let runs = partition / slabs;
         ClassInfo {
             bytes,
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            span_runs: [clamped(runs / FIRST_PART), clamped(if runs < exact { runs } else { exact })],
+            span_runs: [clamped(runs / FIRST_PART), clamped(if runs < most { runs } else { most })],
             unused: [0; 2],
         }
     }

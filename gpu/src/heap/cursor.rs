@@ -1,7 +1,7 @@
 //! Cursor: the blocks of one size class that an SM allocates next.
 //!
 //! ```text
-//! 63    62       61  58 57  50 49   28 27         0
+//! 63    62       61  57 56  49 48   27 26         0
 //! | dry | passed | slot | runs | end  | left + BIAS |   the span: `runs` runs before slab `end`
 //! ```
 //!
@@ -25,7 +25,7 @@ use super::STORE_SPAN;
 use super::class_info::{ClassInfo, divided};
 use crate::sync::AtomicU64;
 
-const LEFT_BITS: u32 = 28;
+const LEFT_BITS: u32 = 27;
 const LEFT: u64 = (1 << LEFT_BITS) - 1;
 const BIAS: u64 = 1 << (LEFT_BITS - 1);
 const END_BITS: u32 = 22;
@@ -33,9 +33,11 @@ const RUN_BITS: u32 = 8;
 /// The end and the runs of a span, above `left`.
 const RANGE: u32 = (1 << (END_BITS + RUN_BITS)) - 1;
 const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
-const SLOT_BITS: u32 = 4;
+const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
+/// A span has fewer blocks.
+pub(super) const MAX_BLOCKS: u32 = BIAS as u32;
 /// The most runs of a span.
 pub(super) const MAX_RUNS: u32 = (1 << RUN_BITS) - 1;
 
@@ -258,9 +260,9 @@ mod tests {
     fn the_fields_of_a_span_are_independent() {
         let info = info(64);
         let span = Span::new(&info, (1 << END_BITS) - 1 - MAX_RUNS * info.slabs, MAX_RUNS);
-        for slot in [0, 15, 3] {
-            for left in [0, 1, -1, i32::from(i16::MIN), (1 << 27) - 1, 1 - (1 << 27)] {
-                let changed = span.in_slot(15).with_left(left).in_slot(slot);
+        for slot in [0, 31, 3] {
+            for left in [0, 1, -1, i32::from(i16::MIN), (1 << 26) - 1, 1 - (1 << 26)] {
+                let changed = span.in_slot(31).with_left(left).in_slot(slot);
                 assert_eq!((changed.slot(), changed.left(), changed.range()), (slot, left, span.range()));
                 assert_eq!((changed.dry().passed().range(), changed.dry().left()), (span.range(), left));
             }

@@ -76,7 +76,7 @@ impl Heap {
     pub(super) fn place_of(&self, entry: Entry, class: SizeClass, slab: u32, offset: u64) -> Option<Place> {
         let first = slab - entry.place();
         let inside = (offset - (u64::from(first) << self.layout.slab_log2)) as u32;
-        let blocks = class.blocks_in(entry.slabs() << self.layout.slab_log2);
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let block = class.blocks_in(inside);
         let place = Place { run: Run { first, class, blocks }, block };
         (block * class.bytes() == inside && block < blocks).then_some(place)

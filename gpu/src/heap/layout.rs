@@ -219,7 +219,7 @@ mod tests {
             assert!(layout.classes <= MAX_CLASSES);
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                assert_eq!(class.blocks_in(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
+                assert_eq!(class.blocks_in_run(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
                 assert!(info.blocks >= 1 && info.words() <= info.slabs * layout.words_per_slab(), "{info:?}");
                 let run = u64::from(info.slabs) << layout.slab_log2;
                 let used = u64::from(info.blocks) * u64::from(info.bytes);

@@ -22,12 +22,12 @@ use crate::lanes::Group;
 use crate::sync::AtomicU32;
 
 /// Spans of a ring.
-const SLOTS: u32 = 16;
+const SLOTS: u32 = 32;
 /// A span so many times as large as all others replaces them: each end of a span costs time.
 const REPLACES: u32 = 4;
 
 /// The [ranges](Span::range) of the spans; initially all are zero, which is unused.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Ring([AtomicU32; SLOTS as usize]);
 
@@ -38,8 +38,10 @@ pub(super) struct Survey {
     pub free: Option<Span>,
     /// Runs of all spans.
     pub runs: u32,
-    /// The slot for another span: one that is unused, or whose runs were retired, or the next one.
-    pub slot: u32,
+    /// The slots that have a span, unless its runs were retired.
+    used: u32,
+    /// The slot for another span if all are used.
+    oldest: u32,
 }
 
 impl Ring {
@@ -93,38 +95,39 @@ impl Ring {
             i += group.count();
         }
         let (used, free, total) = (group.union(used), group.union(free), group.wrapping_sum(total));
-        let after = (slot + 1) % SLOTS;
-        // Twice in a row, so that the slots from `after` on are followed by those before.
-        let others = free & !(1 << slot);
-        let next = after + ((others | others << SLOTS) >> after).trailing_zeros();
-        let unused = used.trailing_ones();
-        Survey {
-            free: (others != 0).then(|| {
-                let next = next % SLOTS;
-                Span::of_range(info, self.slot(next).load_relaxed()).in_slot(next)
-            }),
-            runs: total,
-            slot: if unused < SLOTS { unused } else { after },
+        let oldest = (slot + 1) % SLOTS;
+        let others = (free & !(1 << slot)).rotate_right(oldest);
+        let next = (oldest + others.trailing_zeros()) % SLOTS;
+        let free = (others != 0).then(|| Span::of_range(info, self.slot(next).load_relaxed()).in_slot(next));
+        Survey { free, runs: total, used, oldest }
+    }
+
+    /// Adds a span of so many runs from slab `first` on. All lanes of the group get it.
+    pub(super) fn add(
+        &self,
+        group: Group,
+        survey: &mut Survey,
+        info: &ClassInfo,
+        first: u32,
+        runs: u32,
+    ) -> Span {
+        let unused = survey.used.trailing_ones();
+        let replaces_all = runs >= REPLACES * survey.runs;
+        let slot = match unused {
+            _ if replaces_all => 0,
+            SLOTS => survey.oldest,
+            _ => unused,
+        };
+        let new = Span::new(info, first, runs).in_slot(slot);
+        if group.leads() {
+            if replaces_all {
+                (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
+            }
+            self.slot(slot).store_relaxed(new.range());
         }
-    }
-
-    /// Adds a span in its slot, that of [`Survey::slot_for`].
-    pub(super) fn add(&self, survey: Survey, new: Span) {
-        if survey.is_replaced_by(new.runs()) {
-            (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
-        }
-        self.slot(new.slot()).store_relaxed(new.range());
-    }
-}
-
-impl Survey {
-    /// The slot for a span of so many runs.
-    pub(super) const fn slot_for(self, runs: u32) -> u32 {
-        if self.is_replaced_by(runs) { 0 } else { self.slot }
-    }
-
-    const fn is_replaced_by(self, runs: u32) -> bool {
-        runs >= REPLACES * self.runs
+        survey.used = if replaces_all { 1 } else { survey.used | 1 << slot };
+        survey.runs += runs;
+        new
     }
 }
 

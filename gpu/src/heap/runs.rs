@@ -206,7 +206,7 @@ impl Runs<'_> {
         let slab = w / self.layout.words_per_slab();
         let entry = Entry(self.entry(slab).load_relaxed());
         let Some(class) = entry.class() else { return };
-        let blocks = class.blocks_in(entry.slabs() << self.layout.slab_log2);
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
         self.count_claim(run.first, old, full_word(blocks, w));

@@ -154,7 +154,7 @@ impl Heap {
                 let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
                 let (block, bytes) = (class.blocks_in(inside), u64::from(class.bytes()));
                 let start = self.slab_address(run) + u64::from(block) * bytes;
-                let there = block < class.blocks_in(entry.slabs() << self.layout.slab_log2);
+                let there = block < class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
                 if there { Ok(Whole { start, bytes }) } else { Err(NoBlock::Inside) }
             }
             None if entry.is_free() => Err(NoBlock::Free),

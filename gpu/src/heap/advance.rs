@@ -11,9 +11,11 @@ use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::index_set::WORD_BITS;
 use super::ring::Survey;
+use super::search::SCATTER;
 use super::slabs::Slabs;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
 
 /// Attempts to take slabs of idle runs that other threads take, too.
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -94,8 +96,8 @@ impl Heap {
     }
 
     /// Memory for the next span: many free slabs in a row, else fully free runs of the class, else
-    /// any free slabs, else those of fully free runs of other classes. A span of runs that were
-    /// there is in no ring.
+    /// any free slabs, else those of fully free runs of other classes. A span of fully free runs is
+    /// in no other ring than before.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
@@ -106,13 +108,15 @@ impl Heap {
             }
             let span = self.new_span(group, demand, info, &mut survey, slabs);
             (first, rest) = (first.or(Some(span)), rest.saturating_sub(span.runs()));
-            if rest == 0 {
+            if rest <= most / PIECES {
                 break;
             }
         }
-        first = first.or_else(|| self.idle_span(group, demand, info, most));
         if first.is_some() {
             return first;
+        }
+        if let Some((first, runs)) = self.idle_span(group, demand, info, most) {
+            return Some(Span::new(info, first, runs).in_slot(demand.seen.slot()));
         }
         let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
         for _ in 0..ATTEMPTS {
@@ -163,12 +167,15 @@ impl Heap {
         self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 
-    /// Fully free runs of the class in a row, at most `most`. They stay in the rings that have them.
-    fn idle_span(&self, group: Group, demand: Demand, info: &ClassInfo, most: u32) -> Option<Span> {
+    /// Fully free runs of the class in a row, at most `most`: the first one, and their number. They
+    /// stay in the rings of other cursors that have them.
+    fn idle_span(&self, group: Group, demand: Demand, info: &ClassInfo, most: u32) -> Option<(u32, u32)> {
         let (runs, common) = (self.runs(), self.overview().common());
         let start = self.layout.run_index(demand.class, 0);
         let end = self.layout.run_index(demand.class, self.layout.slabs);
-        let middle = start + self.layout.partition_start(demand.shard);
+        // At different runs for all groups: several would find the same ones.
+        let salt = group.broadcast_32(thread::index_1d()).wrapping_mul(SCATTER);
+        let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
         let mut ignored = common.search();
         for (mut from, to) in [(middle, end), (start, middle)] {
             // Each turn goes on to later words.
@@ -185,11 +192,11 @@ impl Heap {
                 let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
                 let found = group.ballot(free != 0);
                 if !found.is_empty() {
-                    let (lane, slot) = (found.leader(), demand.seen.slot());
+                    let lane = found.leader();
                     let bit = group.read_32(free, lane).trailing_zeros();
                     let index = (first + group.rank_of(lane)) * WORD_BITS + bit;
                     let len = row_len(group, free, index - first * WORD_BITS, info.slabs, most);
-                    return Some(Span::new(info, index - start, len).in_slot(slot));
+                    return Some((index - start, len));
                 }
                 from = (first + group.count()) * WORD_BITS;
                 if from >= to {

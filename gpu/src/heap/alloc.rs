@@ -179,8 +179,11 @@ impl Heap {
         let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
         if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
             let is_beyond = leads && seen.left() < peers.count() as i32;
-            let passed = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
-            seen = Span(lanes.read_64(passed.0, peers.leader()));
+            let next = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
+            let next = Span(lanes.read_64(next.0, peers.leader()));
+            if seen.ends_before(peers.count(), peers.rank()) {
+                seen = next;
+            }
         }
         let (runs, ticket) = (self.runs(), Ticket::new(&info, seen, peers, asks));
         // The first lane with a block in a word claims for all of the word.
@@ -197,21 +200,19 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The span from which a group gets blocks that took tickets beyond the end of the span that it
-    /// has `seen`: the next one of the ring. The group that crossed the end replaces the span, or
-    /// else is to [`advance`](Self::advance).
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring. The
+    /// group that crossed the end replaces the span; if there is no next one, it is to
+    /// [`advance`](Self::advance).
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
         let next = self.ring(class, shard).after(info, seen.slot());
         if seen.is_dry() || next.runs() == 0 {
             return seen;
         }
-        let left = seen.left();
-        if left >= 0 {
+        if seen.left() >= 0 {
             self.cursor(class, shard).replace(seen, next);
         }
-        // Between two spans: only the tickets for the first one.
-        if left > 0 { seen.passed() } else { next.with_left(next.left() + left).passed() }
+        next.with_left(next.left() + seen.left()).passed()
     }
 
     /// The address of a block of a run.

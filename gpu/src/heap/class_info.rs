@@ -16,7 +16,7 @@ const RUN_PART: u32 = 192;
 
 /// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
 /// class.
-const LANE_BLOCKS: (u32, u32) = (72, 288);
+const LANE_BLOCKS: (u32, u32) = (72, 352);
 /// The part of a shard's partition that the first span may be.
 const FIRST_PART: u32 = 16;
 /// A later span is at least this part of all spans of the cursor.

@@ -139,6 +139,12 @@ impl Span {
         (self.left() - wanted as i32 + rank as i32) as u32
     }
 
+    /// Whether that ticket is beyond the end of the span.
+    #[inline(always)]
+    pub(super) const fn ends_before(self, wanted: u32, rank: u32) -> bool {
+        (self.block(wanted, rank) as i32) < 0
+    }
+
     /// The number of blocks of the span.
     #[inline(always)]
     pub(super) const fn blocks(self, info: &ClassInfo) -> u32 {

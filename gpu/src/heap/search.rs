@@ -12,7 +12,7 @@ use super::index_set::{WORD_BITS, low_bits};
 use super::moves::Before;
 
 /// The multiplier of a hash: 2^32 by the golden ratio.
-const SCATTER: u32 = 0x9e37_79b9;
+pub(super) const SCATTER: u32 = 0x9e37_79b9;
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,28 @@ fn freed_blocks_are_free_again() {
     }
 }
 
+/// Even if each of the spans has fewer blocks than a warp asks for at once.
+#[test]
+fn a_cursor_without_a_run_of_its_spans_finds_free_slabs() {
+    for device in devices(SEEDS) {
+        let heap = Heap::builder(4 << 20).shards(1).build(&device).unwrap();
+        // The first block of every eighth slab stays, so that free slabs lie in short rows.
+        let small = allocate(&heap, 1024, 4096);
+        let base = heap.memory().address();
+        let (kept, freed): (Vec<_>, Vec<_>) =
+            small.into_iter().partition(|block| (block.0 as u64 - base).is_multiple_of(8 << 14));
+        free(&heap, &freed);
+        // Rows of seven slabs with 21 blocks. Not all of them: no search fails.
+        let spread = allocate(&heap, 500, 5000);
+        free(&heap, &spread);
+        free(&heap, &kept);
+        let whole = heap.allocate(layout_of(4 << 20)).unwrap().expect("all blocks were freed");
+        free(&heap, &[whole]);
+        assert_eq!(allocate(&heap, 256, 5000).len(), 256);
+        assert_eq!(stats(&heap).live_blocks, 256);
+    }
+}
+
 #[test]
 fn the_largest_free_piece_can_be_allocated_and_no_more() {
     for device in devices(SEEDS) {

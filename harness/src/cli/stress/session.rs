@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn a_reproducing_command_has_the_delays() {
         let session = session("--backend cpu --allocator heap");
-        let config = session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "heap/free"]).one_in(4)));
+        let config =
+            session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "heap/free"]).one_in(4)));
         let command = session.reproduce(&config, None);
         let words = command.split_whitespace();
         let Command::Stress(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };

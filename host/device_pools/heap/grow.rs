@@ -1,9 +1,9 @@
 //! Growth of a heap that has memory for only a part of its addresses.
 //!
 //! The metadata covers all addresses from the start. The entries of slabs without memory are marked
-//! free, but the slabs are not in the set of free slabs. When they get memory, the host adds them to
-//! it between two launches. So kernels need no support for growth, and a heap
-//! that never grows pays nothing.
+//! free, but the slabs are not in the set of free slabs. When they get memory, the host adds them
+//! to it between two launches. So kernels need no support for growth, and a heap that never grows
+//! pays nothing.
 
 use super::backing::{Backing, whole_slabs};
 use super::offsets::MetadataOffsets;

@@ -79,7 +79,7 @@ pub struct Leaks {
 }
 
 impl Heap {
-    /// Waits for the device and copies all metadata to the host: about 1/120 of the heap's size,
+    /// Waits for the device and copies all metadata to the host: about 1/100 of the heap's size,
     /// mostly one bit per 16 bytes. Launches that use the heap wait until the copy is done. For a
     /// debug heap it also copies the parts of the memory that contain live blocks.
     ///
@@ -160,9 +160,9 @@ impl fmt::Debug for HeapSnapshot {
 }
 
 impl HeapSnapshot {
-    /// Checks all invariants, numbered at the head of [`warpheap_device::heap`]. Returns an empty
-    /// list for a heap that was used correctly. At most 256 violations are listed, followed by the
-    /// number of the others.
+    /// Checks all invariants. They are numbered at the heads of the modules of
+    /// [`warpheap_device::heap`]. Returns an empty list for a heap that was used correctly. At most
+    /// 256 violations are listed, followed by the number of the others.
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Broken::default();
         self.audit(&mut broken);

@@ -85,6 +85,8 @@ pub(super) struct Tally<'a> {
     /// Consecutive slabs without a live block: the end and the number of slabs.
     row: (u32, u32),
     longest_row: u32,
+    /// The longest part of a row in one word of the set of free slabs, as a run of a class is.
+    longest_in_word: u32,
     /// The largest class with a free block.
     largest_block: u32,
 }
@@ -103,7 +105,8 @@ impl<'a> Tally<'a> {
             classes: (0..layout.classes).map(class).collect(),
             ..HeapStats::default()
         };
-        Tally { layout: *layout, stats, debugged, row: (0, 0), longest_row: 0, largest_block: 0 }
+        let row = (0, 0);
+        Tally { layout: *layout, stats, debugged, row, longest_row: 0, longest_in_word: 0, largest_block: 0 }
     }
 
     pub fn finish(mut self, faults: u64, heap: &heap::Heap) -> HeapStats {
@@ -122,14 +125,14 @@ impl<'a> Tally<'a> {
     }
 
     /// A row of slabs larger than the largest class is allocated as one piece. A smaller size takes
-    /// a run of its class.
+    /// a run of its class, in one word of the set of free slabs.
     fn largest_free(&self, slab_bytes: u64) -> u64 {
         let row = u64::from(self.longest_row) * slab_bytes;
         if row > self.layout.small_bytes.into() {
             return row;
         }
         let classes = (0..self.layout.classes).map(|class| self.layout.class(SizeClass(class)));
-        let in_row = classes.filter(|info| info.slabs <= self.longest_row).map(|info| info.bytes).max();
+        let in_row = classes.filter(|info| info.slabs <= self.longest_in_word).map(|info| info.bytes).max();
         in_row.unwrap_or(0).max(self.largest_block).into()
     }
 
@@ -142,6 +145,11 @@ impl<'a> Tally<'a> {
         let before = if self.row.0 == slab { self.row.1 } else { 0 };
         self.row = (slab + slabs, before + slabs);
         self.longest_row = self.longest_row.max(self.row.1);
+        let (end, len) = self.row;
+        for word in slab / u32::BITS..end.div_ceil(u32::BITS) {
+            let (first, last) = (word * u32::BITS, (word + 1) * u32::BITS);
+            self.longest_in_word = self.longest_in_word.max(end.min(last) - first.max(end - len));
+        }
     }
 }
 

@@ -114,8 +114,9 @@ unsafe impl Subject for HeapSubject {
         }
         let class = layout.class(SizeClass::of(plan.max_bytes));
         if class.slabs > 1 {
-            // Next to a gap may be the rest of a partition, shorter than a run, and the unused end
-            // of a run, an eighth of it at most.
+            // A run lies in one word of the set of free slabs. So a gap is shorter than a run on
+            // either side of the end of a word. Next to it may be the unused end of a run, an
+            // eighth of it at most.
             let longest = 2 * (class.slabs - 1) + class.slabs / 8;
             return Ok(self.longest_gap()? <= longest && !self.has_free_blocks(class.bytes)?);
         }

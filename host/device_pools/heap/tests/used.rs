@@ -73,7 +73,7 @@ pub fn used_heap() -> Heap {
     };
     // Eight runs of one size for four shards, so that at least one run is fully used.
     let runs_of = |size| 8 * heap.layout.class(SizeClass::of(size)).blocks as usize;
-    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
+    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 5000)));
     got(&of(runs_of(32), 32));
     got(&of(5, 2048));
     let large = got(&of(3, 200 << 10));

@@ -68,7 +68,7 @@ impl Heap {
                 if seen.is_crossed_by(peers.count()) {
                     step = Step::Advance;
                 } else if missed {
-                    (step, seen) = self.step(class, shard, seen);
+                    (step, seen) = self.step(class, shard);
                 }
             }
             let advances = group.ballot(step == Step::Advance).contains(peers.leader());
@@ -121,15 +121,15 @@ impl Heap {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets from `seen`, and the span that it
-    /// is to replace. If no block ahead is free, the group takes all tickets that are left.
-    fn step(&self, class: SizeClass, shard: u32, seen: Span) -> (Step, Span) {
+    /// The next step of a group that got nothing for its tickets, and the span that it is to replace.
+    /// If no block ahead is free, the group takes all tickets that are left.
+    fn step(&self, class: SizeClass, shard: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
         if now.left() < 0 {
             return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
         }
-        if now.left() == 0 || (now.range(), now.slot()) != (seen.range(), seen.slot()) {
+        if now.left() == 0 {
             return (Step::Draw, now);
         }
         match self.occupied(class, info, now) {

@@ -1,9 +1,9 @@
 //! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
 //!
 //! Cost of a warp that frees the blocks that it allocated: a load of the slab's entry and a release
-//! fence at once; then an atomic on the bitmap and one on the run's count at once; then a load of
-//! the list of runs. Otherwise: one atomic for each word of the bitmap, a load for each word that
-//! had no free block, and an atomic for each word that became fully free.
+//! fence at once; then an acquire atomic on the bitmap; then one on the run's count, if the word
+//! became fully free; then a load of the list of runs, if the word had no free block, and one of the
+//! idle set, if the count is that of a fully free run. Otherwise: the same for each word.
 
 use super::class::SizeClass;
 use super::entry::Entry;

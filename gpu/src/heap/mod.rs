@@ -4,9 +4,13 @@
 //!
 //! ```text
 //! alloc      cursor: tickets ---> runs: claim bits ---> the run's entry is of the class: done
-//!               | exhausted            | a bit is missing: next tickets
-//!               v
-//! refill     an idle run of the class, or free slabs, or idle runs of other classes ---> next span
+//!               | beyond the end       | a bit is missing: next tickets (refill)
+//!               v                      v
+//! ring       the next span          all tickets left, if no block ahead is free
+//!               | none                 |
+//!               v                      v
+//! advance    a span of the ring with free blocks, else new spans of free slabs, else idle runs of
+//!            the class elsewhere, else slabs of idle runs of other classes ---> next span
 //!               | none
 //!               v
 //! search     single free blocks of listed runs, or the proof that there are none
@@ -30,8 +34,9 @@
 //! stale hint claims nothing, or claims a block of another class, finds that in the entry, and sets
 //! the bit again.
 //!
-//! Progress: lock-free, except that a group may find a cursor that another group is refilling. It
-//! then waits for a bounded time and searches for single blocks.
+//! Progress: lock-free, except that a group may find a cursor whose span another group is replacing,
+//! and no next span in its ring. It then waits for a bounded time, draws from cursors of other
+//! shards, and after some turns searches for single blocks, too.
 
 mod advance;
 mod alloc;

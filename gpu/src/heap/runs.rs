@@ -22,9 +22,9 @@
 //!   fully free word subtracts 1, each after the change of the word. So without operations under
 //!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
 //!   number of these threads.
-//! - I5. A run with a free block is listed, except during the free that made a word of it nonzero,
-//!   and during a move.
-//! - I6. A fully free run is idle, with the same exceptions.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except during
+//!   a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move.
 //!
 //! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
 //! bit is missing, the thread sets the others again.
@@ -190,7 +190,9 @@ impl Runs<'_> {
             is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
                 && !self.idle().contains(self.index(run));
         }
-        let is_unlisted = old == 0 && !self.listed().contains(self.index(run));
+        // Also if the word was nonzero: the free that made it so may not have listed the run yet, and
+        // may return later than this one (I5).
+        let is_unlisted = !self.listed().contains(self.index(run));
         Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
     }
 

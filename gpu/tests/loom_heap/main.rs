@@ -51,6 +51,7 @@ holds! {
     a_search_for_slabs_waits_for_those_that_others_move: MOVED_BESIDE_A_LARGE_SEARCH;
     a_search_knows_a_run_that_another_search_unlists: UNLISTED_BESIDE_A_SEARCH;
     a_search_knows_a_run_whose_bit_above_another_clears: LOWERED_BESIDE_A_SEARCH;
+    a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;
     a_search_keeps_the_hints_of_a_new_run: LISTED_RUN;
     a_search_knows_a_retired_run: RETIRED_BESIDE_A_SEARCH;
     a_search_for_slabs_knows_a_retired_run: RETIRED_BESIDE_A_LARGE_SEARCH;

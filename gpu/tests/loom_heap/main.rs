@@ -24,7 +24,7 @@ mod models;
 mod shared;
 mod steps;
 
-use loom_support::{Model, every_site_is_needed};
+use loom_support::every_site_is_needed;
 use models::*;
 use steps::*;
 use warpheap_device::heap::SITES;

@@ -2,8 +2,8 @@
 //!
 //! Cost of a warp that frees the blocks that it allocated: a load of the slab's entry and a release
 //! fence at once; then an atomic on the bitmap and one on the run's count at once; then a load of
-//! the list of runs. Otherwise: an atomic and such a load for each word of the bitmap, and an atomic
-//! for each word that became fully free.
+//! the list of runs. Otherwise: an atomic and such a load for each word of the bitmap, and an
+//! atomic for each word that became fully free.
 
 use super::class::SizeClass;
 use super::entry::Entry;

@@ -22,8 +22,8 @@
 //!   fully free word subtracts 1, each after the change of the word. So without operations under
 //!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
 //!   number of these threads.
-//! - I5. A run with a block that a free has set free is listed when that free returns, except during
-//!   a move.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except
+//!   during a move.
 //! - I6. A fully free run is idle, except during the free that made it so, and during a move.
 //!
 //! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
@@ -190,8 +190,8 @@ impl Runs<'_> {
             is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
                 && !self.idle().contains(self.index(run));
         }
-        // Also if the word was nonzero: the free that made it so may not have listed the run yet, and
-        // may return later than this one (I5).
+        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
+        // and may return later than this one (I5).
         let is_unlisted = !self.listed().contains(self.index(run));
         Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
     }
@@ -222,11 +222,11 @@ impl Runs<'_> {
         let blocks = class.blocks_in(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
-        // ordering: release; pairs with RELEASE: the changes of the count, here and in `take`, before
-        // the addition of a thread that makes the word fully free later. That one must not find the
-        // count too small, nor a thread that retires the run find it too large (I6). The writes of
-        // the last owner (I3) were released before, and each later change of the word is a
-        // read-modify-write until the next `dedicate`.
+        // ordering: release; pairs with RELEASE: the changes of the count, here and in `take`,
+        // before the addition of a thread that makes the word fully free later. That one must not
+        // find the count too small, nor a thread that retires the run find it too large (I6). The
+        // writes of the last owner (I3) were released before, and each later change of the word is
+        // a read-modify-write until the next `dedicate`.
         let before = PUT_BACK.release_between(
             || self.count_claim(run.first, old, full_word(blocks, w)),
             || self.set_bits(run, w, bits),
@@ -266,7 +266,8 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_all(&self, first: u32, info: &ClassInfo) {
         for w in 0..info.words() {
-            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is live.
+            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is
+            // live.
             let (word, full) = (self.bits(self.first_word(first) + w), full_word(info.blocks, w));
             if NATIVE_LAYOUT {
                 word.store_relaxed(full);

@@ -25,8 +25,8 @@ fn idle_run() -> Arc<Shared> {
     heap
 }
 
-/// A thread frees a block and searches. Another thread searches meanwhile, and takes the block if it
-/// finds it.
+/// A thread frees a block and searches. Another thread searches meanwhile, and takes the block if
+/// it finds it.
 fn free_beside_a_search(is_listed: bool) {
     let (heap, [mine, _kept]) = full_heap(is_listed);
     let free_and_search = move |heap: &Shared| {

@@ -2,8 +2,8 @@
 //!
 //! Cost of a warp that frees the blocks that it allocated: a load of the slab's entry and a release
 //! fence at once; then an acquire atomic on the bitmap; then one on the run's count, if the word
-//! became fully free; then a load of the list of runs, if the word had no free block, and one of the
-//! idle set, if the count is that of a fully free run. Otherwise: the same for each word.
+//! became fully free; then a load of the list of runs, and one of the idle set if the count is that
+//! of a fully free run. Otherwise: the same for each word of the bitmap.
 
 use super::class::SizeClass;
 use super::entry::Entry;

@@ -1,6 +1,7 @@
 //! Large allocations: entire slabs, for requests that no class serves.
 
 use super::entry::Entry;
+use super::search::Found;
 use super::slabs::Slabs;
 use super::{FREE_LARGE, Heap, LARGE_END, POLL_NANOS, STORE_LARGE};
 use crate::fault::FaultCheck;
@@ -20,23 +21,30 @@ impl Heap {
         }
         let len = size.div_ceil(slab_bytes) as u32;
         let step = (align.div_ceil(slab_bytes) as u32).max(1);
-        let common = self.overview().common();
         for _ in 0..PASSES {
-            let before = common.search();
-            let slabs = self.free_slabs().claim_aligned(len, step);
-            if slabs.len > 0 {
-                return self.make_large(slabs);
+            match self.search_large(len, step) {
+                Found::Block(address) => return address,
+                Found::Nothing => return 0,
+                Found::Unsure => thread::nanosleep(POLL_NANOS),
             }
-            if !self.retire_idle(0, self.layout.slabs) {
-                // ordering: acquire; as at the end of a search for blocks.
-                LARGE_END.fence_acquire();
-                if common.is_unchanged(before) {
-                    return 0;
-                }
-            }
-            thread::nanosleep(POLL_NANOS);
         }
         0
+    }
+
+    /// One search for `len` consecutive free slabs, of which the first is a multiple of `step`.
+    pub(super) fn search_large(&self, len: u32, step: u32) -> Found {
+        let common = self.overview().common();
+        let before = common.search();
+        let slabs = self.free_slabs().claim_aligned(len, step);
+        if slabs.len > 0 {
+            return Found::Block(self.make_large(slabs));
+        }
+        if self.retire_idle(0, self.layout.slabs) {
+            return Found::Unsure;
+        }
+        // ordering: acquire; pairs with REMOVE and LOWER, as at the end of a search for blocks.
+        LARGE_END.fence_acquire();
+        if common.is_unchanged(before) { Found::Nothing } else { Found::Unsure }
     }
 
     fn make_large(&self, slabs: Slabs) -> u64 {

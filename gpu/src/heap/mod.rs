@@ -62,6 +62,8 @@ mod ring;
 mod runs;
 mod search;
 mod slabs;
+#[cfg(loom)]
+mod steps;
 
 pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
@@ -75,6 +77,8 @@ pub use overview::Overview;
 pub use parts::{HINT_STRIDE, Parts};
 pub use points::{POINTS, SITES};
 pub use ring::Ring;
+#[cfg(loom)]
+pub use steps::Searched;
 
 use crate::kernel::DeviceHandle;
 use crate::sync::NATIVE_LAYOUT;

@@ -22,9 +22,9 @@
 //!   fully free word subtracts 1, each after the change of the word. So without operations under
 //!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
 //!   number of these threads.
-//! - I5. A run with a free block is listed, except during the free that made a word of it nonzero,
-//!   and during a move.
-//! - I6. A fully free run is idle, with the same exceptions.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except
+//!   during a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move.
 //!
 //! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
 //! bit is missing, the thread sets the others again.
@@ -42,7 +42,7 @@ use super::{
     SET_BITS, STORE_ENTRY, UNLIST,
 };
 use crate::lanes::select_bit;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
 #[derive(Clone, Copy)]
@@ -164,22 +164,35 @@ impl Runs<'_> {
     /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
     #[inline(always)]
     pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
-        let (word, count) = (self.bits(self.first_word(run.first) + w), self.count(run.first));
-        let full = full_word(run.blocks, w);
+        let old = self.set_bits(run, w, bits);
+        self.count_release(run, w, bits, old)
+    }
+
+    /// Sets the bits. Returns the word before.
+    #[inline(always)]
+    fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
         // ordering: acquire; pairs with UNLIST: if the run was unlisted, the list without it before
-        // the look below. The fence before it releases.
-        let old = word.at(RELEASE).or_acquire(bits);
+        // the look of `count_release`. The fence before it releases.
+        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
+    }
+
+    /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
+    #[inline(always)]
+    fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
+        let full = full_word(run.blocks, w);
         let mut is_idle = false;
         if old | bits == full && old != full {
             // ordering: acquire; pairs with LOOK_AGAIN: if the run was removed from the idle set,
             // the set without it before the look below.
-            let before = count.at(ADD_COUNT).add_acquire(1);
+            let before = self.count(run.first).at(ADD_COUNT).add_acquire(1);
             // At least: claims from fully free words may not be counted yet.
             is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
                 && !self.idle().contains(self.index(run));
         }
-        let is_unlisted = old == 0 && !self.listed().contains(self.index(run));
+        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
+        // and may return later than this one (I5).
+        let is_unlisted = !self.listed().contains(self.index(run));
         Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
     }
 
@@ -209,10 +222,16 @@ impl Runs<'_> {
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
-        self.count_claim(run.first, old, full_word(blocks, w));
-        // ordering: release; pairs with CLAIM: what was acquired with the bits (I3).
-        PUT_BACK.fence_release();
-        let released = self.release(run, w, bits);
+        // ordering: release; pairs with RELEASE: the changes of the count, here and in `take`,
+        // before the addition of a thread that makes the word fully free later. That one must not
+        // find the count too small, nor a thread that retires the run find it too large (I6). The
+        // writes of the last owner (I3) were released before, and each later change of the word is
+        // a read-modify-write until the next `dedicate`.
+        let before = PUT_BACK.release_between(
+            || self.count_claim(run.first, old, full_word(blocks, w)),
+            || self.set_bits(run, w, bits),
+        );
+        let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {
             self.finish_release(run, released.is_idle);
         }
@@ -231,16 +250,32 @@ impl Runs<'_> {
         self.count(first).add_relaxed(info.words());
         // ordering: release; pairs with CLAIM: the entries before the bits (I3).
         PUBLISH.fence_release();
-        let word = self.first_word(first);
+        // ordering: release; pairs with REMOVE: the bits before the hints. A thread that removes a
+        // hint finds the bits then, and restores the hint (I5, I6).
+        LIST.release_between(
+            || self.set_all(first, info),
+            || {
+                let index = self.layout.run_index(class, first);
+                self.listed().insert_relaxed(index);
+                self.idle().insert_relaxed(index);
+            },
+        );
+    }
+
+    /// Sets the bits of a new run, behind a fence.
+    #[inline(always)]
+    fn set_all(&self, first: u32, info: &ClassInfo) {
         for w in 0..info.words() {
-            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is live.
-            self.bits(word + w).store_relaxed(full_word(info.blocks, w));
+            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is
+            // live.
+            let (word, full) = (self.bits(self.first_word(first) + w), full_word(info.blocks, w));
+            if NATIVE_LAYOUT {
+                word.store_relaxed(full);
+            } else {
+                // Under loom, claims after a store could continue the values before it.
+                word.swap_relaxed(full);
+            }
         }
-        // ordering: release; pairs with REMOVE: the bits before the hints.
-        LIST.fence_release();
-        let index = self.layout.run_index(class, first);
-        self.listed().insert_relaxed(index);
-        self.idle().insert_relaxed(index);
     }
 
     /// Claims a free block of a listed run. Returns its number. Starts at a word and a bit that

@@ -1,7 +1,7 @@
 //! Models: programs of a few threads. Each states what must hold in every order of their atomics
 //! that loom explores.
 
-use super::loom_support::{Model, PREEMPTIONS, model, with};
+use super::loom_support::{Model, PREEMPTIONS, both, model, with};
 use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, TWO_SLABS, count};
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -17,23 +17,23 @@ fn alloc_beside_frees(
     then: fn(&Shared) -> Option<Piece>,
 ) -> [Option<Piece>; 2] {
     let pieces = heap.take::<2>(HALF);
-    let other = with(heap, 0, move |heap| heap.alloc(size));
-    pieces.into_iter().for_each(|piece| heap.free(piece));
-    [then(heap), other.join().unwrap()]
+    let free = move |heap: &Shared| {
+        pieces.into_iter().for_each(|piece| heap.free(piece));
+        then(heap)
+    };
+    both(heap, free, move |heap| heap.alloc(size)).into()
 }
 
 /// A span is visible to the thread that takes from it, together with the description of its slabs.
-pub const FIRST_SPAN: Model = model(2, || {
+pub const FIRST_SPAN: Model = model(3, || {
     let heap = Shared::new(1, 1);
     let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
-    let other = with(&heap, 0, work);
-    work(&heap);
-    other.join().unwrap();
+    both(&heap, work, work);
     heap.check([]);
 });
 
 /// A run that is fully free again becomes the next span, together with the last owners' writes.
-pub const NEXT_SPAN: Model = model(1, || {
+pub const NEXT_SPAN: Model = model(2, || {
     let heap = Shared::new(1, 1);
     let [mine, theirs] = alloc_beside_frees(&heap, HALF, |heap| heap.alloc(HALF));
     heap.check([(HALF, count([mine, theirs]))]);
@@ -41,7 +41,7 @@ pub const NEXT_SPAN: Model = model(1, || {
 
 /// Like [`NEXT_SPAN`], but the thread that stores the span is none of the last owners, and has
 /// released nothing itself.
-pub const NEXT_SPAN_OF_OTHERS: Model = model(0, || {
+pub const NEXT_SPAN_OF_OTHERS: Model = model(1, || {
     let heap = Shared::new(1, 1);
     let pieces = heap.take::<2>(HALF);
     let next = with(&heap, 0, |heap| heap.alloc(HALF));
@@ -56,22 +56,20 @@ pub const NEXT_SPAN_OF_OTHERS: Model = model(0, || {
 pub const FREE_BLOCK: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let [mine, _kept] = heap.take(HALF);
-    let other = with(&heap, 0, |heap| heap.alloc(HALF));
-    heap.free(mine);
-    let theirs = other.join().unwrap();
+    let (_, theirs) = both(&heap, move |heap| heap.free(mine), |heap| heap.alloc(HALF));
     heap.check([(HALF, 1 + count([theirs]))]);
 });
 
 /// The thread that makes a run fully free passes all of it on to the thread that takes it as a
 /// span.
-pub const FREE_RUN: Model = model(2, || {
+pub const FREE_RUN: Model = model(3, || {
     let heap = Shared::new(1, 1);
     let all = alloc_beside_frees(&heap, HALF, |_| None);
     heap.check([(HALF, count(all))]);
 });
 
 /// A run moves from its class through the free set to another class.
-pub const SWEPT_RUN: Model = model(PREEMPTIONS, || {
+pub const SWEPT_RUN: Model = model(5, || {
     let heap = Shared::new(1, 1);
     let all = alloc_beside_frees(&heap, QUARTER, |_| None);
     heap.check([(QUARTER, count(all))]);
@@ -85,9 +83,8 @@ pub const FREE_SLAB: Model = model(PREEMPTIONS, || {
     // a slab with the thread that takes one.
     let heap = Shared::new(2, 1);
     let [mine] = heap.take(SLAB);
-    let other = with(&heap, 0, |heap| heap.alloc(HALF).expect("there is a slab for it"));
-    heap.free(mine);
-    other.join().unwrap();
+    let alloc = |heap: &Shared| heap.alloc(HALF).expect("there is a slab for it");
+    both(&heap, move |heap| heap.free(mine), alloc);
     heap.check([(HALF, 1)]);
 });
 
@@ -97,10 +94,8 @@ pub const LARGE_FREED_TWICE: Model = model(PREEMPTIONS, || {
     let [mine] = heap.take(SLAB);
     heap.write(mine, false);
     // SAFETY: no thread uses the allocation.
-    let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-    // SAFETY: no thread uses the allocation.
-    unsafe { heap.heap.free(mine.address) };
-    other.join().unwrap();
+    let free = move |heap: &Shared| unsafe { heap.heap.free(mine.address) };
+    both(&heap, free, free);
     let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
     assert_eq!(faults, [FaultKind::DoubleFree]);
     heap.check_blocks([]);
@@ -111,10 +106,8 @@ pub const FREED_TWICE: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let [mine, _kept] = heap.take(HALF);
     // SAFETY: no thread uses the block.
-    let other = with(&heap, 0, move |heap| unsafe { heap.heap.free(mine.address) });
-    // SAFETY: no thread uses the block.
-    unsafe { heap.heap.free(mine.address) };
-    other.join().unwrap();
+    let free = move |heap: &Shared| unsafe { heap.heap.free(mine.address) };
+    both(&heap, free, free);
     let faults: Vec<_> = heap.faults.faults().map(|fault| fault.kind).collect();
     assert_eq!(faults, [FaultKind::DoubleFree]);
     heap.check_blocks([(HALF, 1)]);
@@ -127,72 +120,64 @@ pub const FREED_BEFORE_A_SEARCH: Model = model(0, || {
     let heap = Shared::new(1, 1);
     let [first, second] = heap.take(HALF);
     assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
-    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-    heap.free(first);
-    heap.free(second);
-    let mine = heap.alloc(QUARTER);
-    let theirs = other.join().unwrap();
+    let free_and_alloc = move |heap: &Shared| {
+        heap.free(first);
+        heap.free(second);
+        heap.alloc(QUARTER)
+    };
+    let (mine, theirs) = both(&heap, free_and_alloc, |heap| heap.alloc(QUARTER));
     assert!(mine.is_some(), "{FAILED}");
     heap.check([(QUARTER, count([mine, theirs]))]);
 });
 
 /// Two threads search for spans for one exhausted cursor, and there are two spans. The second
 /// thread finds the span of the first one already there.
-pub const SOUGHT_TWICE: Model = model(2, || {
+pub const SOUGHT_TWICE: Model = model(3, || {
     let heap = Shared::new(2, 1);
     let pieces = heap.take::<4>(HALF);
     assert!(heap.alloc(QUARTER).is_none(), "the heap is full");
     pieces.into_iter().for_each(|piece| heap.free(piece));
-    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-    let mine = heap.alloc(QUARTER);
-    let theirs = other.join().unwrap();
+    let (mine, theirs) = both(&heap, |heap| heap.alloc(QUARTER), |heap| heap.alloc(QUARTER));
     heap.check([(QUARTER, count([mine, theirs]))]);
 });
 
 /// Two threads repeatedly allocate and free. Whichever allocations succeed, nothing is lost at the
 /// end.
-pub const CHURN: Model = model(1, || {
+pub const CHURN: Model = model(2, || {
     let heap = Shared::new(1, 1);
-    let both = |heap: &Shared| {
+    let churn = |heap: &Shared| {
         for _ in 0..2 {
             heap.alloc(HALF).into_iter().for_each(|piece| heap.free(piece));
         }
     };
-    let other = with(&heap, 0, both);
-    both(&heap);
-    other.join().unwrap();
+    both(&heap, churn, churn);
     heap.check([]);
 });
 
-/// Three threads, two blocks: exactly two allocations succeed.
-pub const EXHAUSTED: Model = model(2, || {
+/// Three threads, two blocks: exactly two allocations succeed. The third thread allocates last.
+pub const EXHAUSTED: Model = model(6, || {
     let heap = Shared::new(1, 1);
-    let others = [0, 0].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
-    let [second, third] = others.map(|other| other.join().unwrap());
-    let mine = heap.alloc(HALF);
-    assert_eq!(count([mine, second, third]), 2);
+    let (first, second) = both(&heap, |heap| heap.alloc(HALF), |heap| heap.alloc(HALF));
+    let third = heap.alloc(HALF);
+    assert_eq!(count([first, second, third]), 2);
     heap.check([(HALF, 2)]);
 });
 
 /// A thread of another cursor steals what one cursor holds, while the first one still allocates
 /// from it.
-pub const STOLEN: Model = model(2, || {
+pub const STOLEN: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(2, 2);
     let _kept = heap.take::<3>(HALF);
-    let other = with(&heap, 1, |heap| heap.alloc(HALF));
-    let mine = heap.alloc(HALF);
-    let theirs = other.join().unwrap();
-    assert_eq!(count([mine, theirs]), 1);
+    let threads = [0, 1].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
+    assert_eq!(count(threads.map(|thread| thread.join().unwrap())), 1);
     heap.check([(HALF, 4)]);
 });
 
 /// A cursor of another class is closed and its memory freed, while another of its blocks is freed.
-pub const CLOSED: Model = model(3, || {
+pub const CLOSED: Model = model(5, || {
     let heap = Shared::new(1, 1);
     let [mine] = heap.take(HALF);
-    let other = with(&heap, 0, |heap| heap.alloc(QUARTER));
-    heap.free(mine);
-    let theirs = other.join().unwrap();
+    let (_, theirs) = both(&heap, move |heap| heap.free(mine), |heap| heap.alloc(QUARTER));
     heap.check([(QUARTER, count([theirs]))]);
 });
 
@@ -207,9 +192,8 @@ fn alloc_beside_a_failing_search(size: usize) {
     heap.free(slab);
     let [last] = heap.take(HALF);
     heap.free(last);
-    let other = with(&heap, 0, |heap| heap.alloc(TWO_SLABS).is_none());
-    let mine = heap.alloc(size);
-    assert!(other.join().unwrap(), "there is one slab only");
+    let (two, mine) = both(&heap, |heap| heap.alloc(TWO_SLABS), move |heap| heap.alloc(size));
+    assert!(two.is_none(), "there is one slab only");
     assert!(mine.is_some(), "{FAILED}");
 }
 
@@ -217,4 +201,4 @@ fn alloc_beside_a_failing_search(size: usize) {
 pub const MOVED_BESIDE_A_SEARCH: Model = model(0, || alloc_beside_a_failing_search(QUARTER));
 
 /// The same for a large allocation.
-pub const MOVED_BESIDE_A_LARGE_SEARCH: Model = model(0, || alloc_beside_a_failing_search(SLAB));
+pub const MOVED_BESIDE_A_LARGE_SEARCH: Model = model(1, || alloc_beside_a_failing_search(SLAB));

@@ -230,8 +230,8 @@ mod tests {
         assert_eq!(take(108), (false, 20, 127));
         assert_eq!(take(20), (false, 0, 19));
         let seen = cursor.span();
-        assert_eq!(take(32).0, true);
-        assert_eq!(take(1).0, false);
+        assert!(take(32).0);
+        assert!(!take(1).0);
         assert!(take(1).1 >= 128, "a ticket beyond the end");
         let next = Span::new(&info, 0, 1).in_slot(3);
         cursor.replace(seen, next);

@@ -179,14 +179,9 @@ impl Heap {
         let mut ignored = common.search();
         for (mut from, to) in [(middle, end), (start, middle)] {
             // Each turn goes on to later words.
-            loop {
-                let next = group
-                    .lead_64(|| runs.idle().next(from, to, common, &mut ignored).map_or(u64::MAX, u64::from));
-                if next == u64::MAX {
-                    break;
-                }
+            while let Some(next) = runs.idle().next_of(group, from, to, common, &mut ignored) {
                 // Each lane looks at a word.
-                let first = next as u32 / WORD_BITS;
+                let first = next / WORD_BITS;
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
                 let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
@@ -199,9 +194,6 @@ impl Heap {
                     return Some((index - start, len));
                 }
                 from = (first + group.count()) * WORD_BITS;
-                if from >= to {
-                    break;
-                }
             }
         }
         None

@@ -16,6 +16,7 @@
 
 use super::moves::{Before, Moves};
 use super::{INSERT, LOWER, RAISE, REMOVE};
+use crate::lanes::Group;
 use crate::sync::AtomicU32;
 
 /// Bits in a word of any bitmap here.
@@ -185,6 +186,19 @@ impl IndexSet {
             }
             (level, i, came_down) = (level - 1, i * WORD_BITS, true);
         }
+    }
+
+    /// The same by the leader of a group, for all lanes. Only the leader's `before` counts.
+    pub fn next_of(
+        &self,
+        group: Group,
+        from: u32,
+        to: u32,
+        moves: &Moves,
+        before: &mut Before,
+    ) -> Option<u32> {
+        let found = group.lead_64(|| self.next(from, to, moves, before).map_or(u64::MAX, u64::from));
+        u32::try_from(found).ok()
     }
 
     /// The first word of level 0 that is nonzero without its bit in the level above, or the same of

@@ -84,11 +84,13 @@ impl Heap {
             if asks && waits && !self.await_span(class, shard) {
                 shard = self.layout.neighbour(shard, turn % HOPS);
             }
-            if asks && (is_dry || turn >= PATIENCE) {
-                match self.search(class, thread::index_1d().wrapping_add(turn)) {
+            let searches = asks && (is_dry || turn >= PATIENCE);
+            if !group.all(!searches) {
+                match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
-                    Found::Unsure => thread::nanosleep(POLL_NANOS),
+                    Found::Unsure if searches => thread::nanosleep(POLL_NANOS),
+                    Found::Unsure => {}
                 }
             }
             asks &= address == 0;

@@ -41,7 +41,6 @@ use super::{
     ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, LOOK_AGAIN, PUBLISH, PUT_BACK, RELEASE, RETIRE,
     SET_BITS, STORE_ENTRY, UNLIST,
 };
-use crate::lanes::select_bit;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -180,6 +179,9 @@ impl Runs<'_> {
     /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
+        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
+        // and may return later than this one (I5). First, so that it does not wait for the count.
+        let is_unlisted = !self.listed().contains(self.index(run));
         let full = full_word(run.blocks, w);
         let mut is_idle = false;
         if old | bits == full && old != full {
@@ -190,9 +192,6 @@ impl Runs<'_> {
             is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
                 && !self.idle().contains(self.index(run));
         }
-        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
-        // and may return later than this one (I5).
-        let is_unlisted = !self.listed().contains(self.index(run));
         Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
     }
 
@@ -278,29 +277,22 @@ impl Runs<'_> {
         }
     }
 
-    /// Claims a free block of a listed run. Returns its number. Starts at a word and a bit that
-    /// depend on `salt`.
-    pub fn claim_any(&self, run: u32, class: SizeClass, info: &ClassInfo, salt: u32) -> Option<u32> {
-        let (first, words) = (self.first_word(run), info.words());
-        let mut w = salt % words;
-        for _ in 0..words {
-            // Relaxed: a hint.
-            let seen = self.bits(first + w).load_relaxed();
-            if seen != 0 {
-                let bit = 1 << select_bit(seen, salt % seen.count_ones());
-                let old = self.claim(first + w, bit);
-                if old & bit != 0 {
-                    if self.starts(run, class, info.slabs) {
-                        self.count_claim(run, old, full_word(info.blocks, w));
-                        return Some(w * WORD_BITS + bit.trailing_zeros());
-                    }
-                    self.put_back(first + w, bit, old);
-                    return None;
-                }
-            }
-            w = if w + 1 < words { w + 1 } else { 0 };
+    /// Claims `bits` of word `w` of a listed run. Returns those that are now the caller's.
+    pub fn claim_some(&self, run: u32, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        if bits == 0 {
+            return 0;
         }
-        None
+        let word = self.first_word(run) + w;
+        let old = self.claim(word, bits);
+        if old & bits == 0 {
+            return 0;
+        }
+        if !self.starts(run, class, info.slabs) {
+            self.put_back(word, old & bits, old);
+            return 0;
+        }
+        self.count_claim(run, old, full_word(info.blocks, w));
+        old & bits
     }
 
     /// Removes a run without free blocks from the list. Returns whether it is without.

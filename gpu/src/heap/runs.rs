@@ -233,7 +233,7 @@ impl Runs<'_> {
     }
 
     /// Makes a run of slabs that the caller took from the free set, all of its blocks free. To be
-    /// called during a move of the class.
+    /// called during a move of [`common`](Overview::common).
     pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
         for place in 0..info.slabs {
             STORE_ENTRY.delay();

@@ -28,8 +28,9 @@ impl Runs<'_> {
         before.note_own();
         self.overview().class(class).during(|| {
             self.listed().remove(index);
-            // ordering: acquire and release; pairs with FREE: a thread that frees a block after
-            // this look sees the list without the run, and lists it (I5). An OR of no bits.
+            // ordering: acquire and release; pairs with FREE and RELEASE: a thread that frees a
+            // block after this look sees the list without the run, and lists it (I5). An OR of no
+            // bits.
             let word = |w| self.bits(self.first_word(run) + w).at(UNLIST).or_acq_rel(0);
             let is_empty = !self.starts(run, class, info.slabs) || (0..info.words()).all(|w| word(w) == 0);
             if !is_empty {

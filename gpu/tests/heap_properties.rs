@@ -195,7 +195,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
 }
 
 #[test]
-fn memory_in_the_cursors_of_one_class_serves_another() {
+fn memory_in_the_spans_of_one_class_serves_another() {
     with_lane(|| {
         let mut checked = Checked::new(1 << 20);
         for size in [16, 32, 64, 128, 256, 512] {

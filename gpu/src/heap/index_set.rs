@@ -17,11 +17,14 @@
 use super::moves::{Before, Moves};
 use super::{INSERT, LOWER, RAISE, REMOVE};
 use crate::lanes::Group;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Bits in a word of any bitmap here.
 pub(super) const WORD_BITS: u32 = 32;
 pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
+
+/// Attempts to insert an index into a word that has others.
+const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +96,19 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// The same behind a release fence.
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
+    /// they are, so this is no move.
+    pub fn insert_beside(&self, i: u32) -> bool {
+        let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
+        (0..BESIDE).any(|_| {
+            // Relaxed: the compare-and-swap decides.
+            let seen = word.load_relaxed();
+            // ordering: release; as in `insert_bits`.
+            seen != 0 && word.at(INSERT).cas_release(seen, seen | bit).is_ok()
+        })
+    }
+
+    /// [`insert`](Self::insert) behind a release fence.
     #[inline(always)]
     pub fn insert_relaxed(&self, i: u32) {
         // Relaxed: the fence.
@@ -118,11 +133,6 @@ impl IndexSet {
         // ordering: acquire; pairs with INSERT. Release; pairs with the fence of a search: a search
         // that sees the bits cleared sees the move of the thread that cleared them.
         self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
-    }
-
-    /// Removes an index. Whether it was in the set.
-    pub fn remove(&self, i: u32) -> bool {
-        self.remove_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS)) != 0
     }
 
     /// Word `w` of `level` is nonzero: sets its bit in the level above, and so on.
@@ -174,7 +184,7 @@ impl IndexSet {
             let rest = word >> (i % WORD_BITS) << (i % WORD_BITS);
             if rest == 0 {
                 if came_down && word == 0 {
-                    before.note_own();
+                    before.note_own(1);
                     moves.during(|| self.lower(level, w));
                 }
                 (level, i, came_down) = (level + 1, w + 1, false);
@@ -273,9 +283,14 @@ mod tests {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let i = (state >> 8) % indices;
                 match state >> 30 {
-                    0 => assert_eq!(set.remove(i), model.remove(&i)),
+                    0 => {
+                        let removed = set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0;
+                        assert_eq!(removed, model.remove(&i));
+                    }
                     1 => {
-                        set.insert(i);
+                        if !set.insert_beside(i) {
+                            set.insert(i);
+                        }
                         model.insert(i);
                     }
                     _ => {

@@ -42,7 +42,7 @@ impl Heap {
         if self.retire_idle(0, self.layout.slabs) {
             return Found::Unsure;
         }
-        // ordering: acquire; pairs with REMOVE and LOWER, as at the end of a search for blocks.
+        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS, as at the end of a search.
         LARGE_END.fence_acquire();
         if common.is_unchanged(before) { Found::Nothing } else { Found::Unsure }
     }

@@ -58,6 +58,7 @@ mod parts;
 mod points;
 mod refill;
 mod resize;
+mod retire;
 mod ring;
 mod runs;
 mod search;

@@ -26,21 +26,16 @@
 //!   during a move.
 //! - I6. A fully free run is idle, except during the free that made it so, and during a move.
 //!
-//! A thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
-//! bit is missing, the thread sets the others again.
+//! [`retire`](super::retire) removes runs from the two sets.
 
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, full_word, words};
 use super::entry::Entry;
-use super::index_set::{IndexSet, WORD_BITS};
+use super::index_set::IndexSet;
 use super::layout::HeapLayout;
-use super::moves::Before;
 use super::overview::Overview;
 use super::parts::Parts;
-use super::{
-    ADD_COUNT, BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, LOOK_AGAIN, PUBLISH, PUT_BACK, RELEASE, RETIRE,
-    SET_BITS, STORE_ENTRY, UNLIST,
-};
+use super::{ADD_COUNT, BEGIN_COUNT, CLAIM, LIST, PUBLISH, PUT_BACK, RELEASE, SET_BITS, STORE_ENTRY};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -126,7 +121,7 @@ impl Runs<'_> {
     }
 
     #[inline(always)]
-    fn overview(&self) -> &Overview {
+    pub fn overview(&self) -> &Overview {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.parts.overview }
     }
@@ -200,14 +195,18 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
-        self.overview().class(run.class).during(|| {
-            if !self.listed().contains(index) {
-                self.listed().insert(index);
+        let insert = |set: IndexSet| {
+            // A move only if a search may look for the index in vain meanwhile.
+            if !set.insert_beside(index) {
+                self.overview().class(run.class).during(|| set.insert(index));
             }
-            if is_idle {
-                self.idle().insert(index);
-            }
-        });
+        };
+        if !self.listed().contains(index) {
+            insert(self.listed());
+        }
+        if is_idle {
+            insert(self.idle());
+        }
     }
 
     /// Releases bits of a word that the caller claimed by a ticket for a run that is gone (I2).
@@ -237,7 +236,7 @@ impl Runs<'_> {
     }
 
     /// Makes a run of slabs that the caller took from the free set, all of its blocks free. To be
-    /// called during a move of the class.
+    /// called during a move of [`common`](Overview::common).
     pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
         for place in 0..info.slabs {
             STORE_ENTRY.delay();
@@ -293,125 +292,5 @@ impl Runs<'_> {
         }
         self.count_claim(run, old, full_word(info.blocks, w));
         old & bits
-    }
-
-    /// Removes a run without free blocks from the list. Returns whether it is without.
-    pub fn unlist(&self, run: u32, class: SizeClass, info: &ClassInfo, before: &mut Before) -> bool {
-        let index = self.layout.run_index(class, run);
-        before.note_own();
-        self.overview().class(class).during(|| {
-            self.listed().remove(index);
-            // ordering: acquire and release; pairs with FREE: a thread that frees a block after
-            // this look sees the list without the run, and lists it (I5). An addition of no bits.
-            let word = |w| self.bits(self.first_word(run) + w).at(UNLIST).or_acq_rel(0);
-            let is_empty = !self.starts(run, class, info.slabs) || (0..info.words()).all(|w| word(w) == 0);
-            if !is_empty {
-                self.listed().insert(index);
-            }
-            is_empty
-        })
-    }
-
-    /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
-    /// the others from the set.
-    pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
-        let first = w * WORD_BITS - self.layout.run_index(class, 0);
-        let (all, mut free, mut rest) = (info.words(), 0, bits);
-        while rest != 0 {
-            let bit = rest.trailing_zeros();
-            // Relaxed: a hint.
-            if self.count(first + bit).load_relaxed() == all {
-                free |= 1 << bit;
-            }
-            rest &= rest - 1;
-        }
-        if free != bits {
-            self.overview().class(class).during(|| self.remove_idle(w, first, all, bits & !free));
-        }
-        free
-    }
-
-    /// Removes runs from the idle set, but for those that are fully free.
-    fn remove_idle(&self, w: u32, first: u32, all: u32, bits: u32) {
-        let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: as in `retire` (I6).
-        LOOK_AGAIN.fence_release();
-        while rest != 0 {
-            let bit = rest.trailing_zeros();
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(first + bit).add_relaxed(0) == all {
-                free |= 1 << bit;
-            }
-            rest &= rest - 1;
-        }
-        if free != 0 {
-            self.idle().insert_bits(w, free);
-        }
-    }
-
-    /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
-    /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
-    /// called during moves of the class and of the free slabs.
-    pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
-        let first = w * WORD_BITS - self.layout.run_index(class, 0);
-        let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: release; pairs with ADD_COUNT: a thread that makes a run fully free after the
-        // looks below sees the idle set without it, and inserts it (I6).
-        LOOK_AGAIN.fence_release();
-        while rest != 0 {
-            let bit = rest & rest.wrapping_neg();
-            let run = first + bit.trailing_zeros();
-            if self.take(run, class, info) {
-                taken |= bit;
-                for slab in run..run + info.slabs {
-                    FREE_ENTRY.delay();
-                    // Relaxed: the insertion into the free set releases it.
-                    self.entry(slab).store_relaxed(Entry::FREE.0);
-                }
-            }
-            rest ^= bit;
-        }
-        if taken != 0 {
-            self.listed().remove_bits(w, taken);
-        }
-        taken
-    }
-
-    /// Takes all blocks of a run that was idle, if it is fully free. All or none.
-    fn take(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
-        let (all, first) = (info.words(), self.first_word(run));
-        // Relaxed, as the next one: the bits decide.
-        if !self.starts(run, class, info.slabs) {
-            return false;
-        }
-        if self.count(run).cas_relaxed(all, 0).is_err() {
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(run).add_relaxed(0) == all {
-                self.idle().insert(self.layout.run_index(class, run));
-            }
-            return false;
-        }
-        let (mut taken, mut old) = (0, 0);
-        while taken < all {
-            RETIRE.delay();
-            old = self.claim(first + taken, u32::MAX);
-            if old != full_word(info.blocks, taken) {
-                break;
-            }
-            taken += 1;
-        }
-        // Certain now (I2), if there is a block.
-        if taken == all && self.starts(run, class, info.slabs) {
-            return true;
-        }
-        self.count(run).add_relaxed(all);
-        if taken < all && old != 0 {
-            self.put_back(first + taken, old, old);
-        }
-        for w in 0..taken {
-            let full = full_word(info.blocks, w);
-            self.put_back(first + w, full, full);
-        }
-        false
     }
 }

@@ -71,38 +71,48 @@ impl Heap {
         let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
         let (mut served, mut address) = (0, 0);
         for (mut from, to) in [(middle, end), (start, middle)] {
-            while let Some(index) = runs.listed().next_of(group, from, to, common, &mut common_before) {
-                let run = index - start;
-                let (got, block) = self.claim_blocks(group, run, class, salt, wanting, served);
-                if let Some(block) = block {
-                    address = self.block_address(info, run, block);
+            while let Some(next) = runs.listed().next_of(group, from, to, common, &mut common_before) {
+                // Each lane looks at the runs of a word.
+                let (first, mut own_moves) = (next / WORD_BITS, 0);
+                let w = first + group.rank();
+                let row = if w * WORD_BITS < end { runs.listed().word(w).load_relaxed() } else { 0 };
+                let open = runs.first_open(class, info, w, row, &mut own_moves);
+                before.note_own(group.wrapping_sum(own_moves));
+                let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
+                if lanes.is_empty() {
+                    from = (first + group.count()) * WORD_BITS;
+                    continue;
                 }
-                served += got;
-                let mut is_unsure = served == wanting.count();
-                if got == 0 {
-                    let is_empty = || runs.unlist(run, class, info, &mut before).into();
-                    is_unsure = group.lead_64(is_empty) == 0;
+                while !lanes.is_empty() && served < wanting.count() {
+                    let run = group.read_32(open.unwrap_or(0), lanes.leader());
+                    let (got, block) = self.claim_blocks(group, run, class, salt, wanting, served);
+                    if let Some(block) = block {
+                        address = self.block_address(info, run, block);
+                    }
+                    served += got;
+                    lanes = lanes.without_leader();
                 }
-                if is_unsure {
+                // Otherwise other threads took all blocks that were there, or it looks here again.
+                if served == wanting.count() || served == served_before {
                     return Found::of(address, false);
                 }
-                from = index + 1;
             }
         }
-        let is_nothing = group.lead_64(|| {
-            if served > 0 {
-                return 0;
-            }
-            if self.has_run(info, &mut common_before) {
+        if served > 0 {
+            return Found::of(address, false);
+        }
+        if group.lead_64(|| self.has_run(info, &mut common_before).into()) == 1 {
+            if group.leads() {
                 self.retire_one(salt, info.slabs);
-                return 0;
             }
-            // ordering: acquire; pairs with REMOVE, LOWER and `unlist`: the moves that hid memory
-            // from the reads above, before the look at the moves.
-            SEARCH_END.fence_acquire();
-            (moves.is_unchanged(before) && common.is_unchanged(common_before)).into()
-        });
-        Found::of(address, is_nothing == 1)
+            return Found::Unsure;
+        }
+        // ordering: acquire; pairs with REMOVE, LOWER and UNLIST: the moves that hid memory from the
+        // reads above, before the leader's look at the moves.
+        SEARCH_END.fence_acquire();
+        group.sync();
+        let is_sure = || (moves.is_unchanged(before) && common.is_unchanged(common_before)).into();
+        Found::of(0, group.lead_64(is_sure) == 1)
     }
 
     /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of the

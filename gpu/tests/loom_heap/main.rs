@@ -45,8 +45,8 @@ holds! {
     an_exhausted_cursor_gets_one_span_at_a_time: SOUGHT_TWICE;
     exactly_as_many_as_there_are_blocks_are_served: EXHAUSTED;
     nothing_is_lost_by_a_churn: CHURN;
-    what_another_cursor_has_is_found_once: STOLEN;
-    what_a_cursor_of_another_class_has_is_found: CLOSED;
+    two_cursors_get_the_last_block_once: LAST_BLOCK;
+    a_run_of_another_class_is_retired_beside_a_free: RETIRED_RUN;
     a_search_waits_for_slabs_that_others_move: MOVED_BESIDE_A_SEARCH;
     a_search_for_slabs_waits_for_those_that_others_move: MOVED_BESIDE_A_LARGE_SEARCH;
     a_search_knows_a_run_that_another_search_unlists: UNLISTED_BESIDE_A_SEARCH;

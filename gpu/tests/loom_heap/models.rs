@@ -76,8 +76,8 @@ pub const SWEPT_RUN: Model = model(5, || {
 });
 
 /// A slab moves through the free set from one owner to the next: from a large allocation to a
-/// class. Or the last slab of the set is taken while that one is added, and the summary reflects
-/// it.
+/// class. Or the last slab of the set is taken while that one is added, and the level above
+/// reflects it.
 pub const FREE_SLAB: Model = model(PREEMPTIONS, || {
     // The second slab is in the set. So only the set's word synchronises the thread that frees
     // a slab with the thread that takes one.
@@ -114,8 +114,8 @@ pub const FREED_TWICE: Model = model(PREEMPTIONS, || {
 });
 
 /// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
-/// allocation fails on the same cursor, for a thread that has seen none of these frees. The scan
-/// of that thread must not count for the thread that freed the blocks.
+/// allocation fails on the same cursor, for a thread that has seen none of these frees. The search
+/// of that thread must not make the allocation of the thread that freed the blocks fail.
 pub const FREED_BEFORE_A_SEARCH: Model = model(0, || {
     let heap = Shared::new(1, 1);
     let [first, second] = heap.take(HALF);
@@ -163,9 +163,8 @@ pub const EXHAUSTED: Model = model(6, || {
     heap.check([(HALF, 2)]);
 });
 
-/// A thread of another cursor steals what one cursor holds, while the first one still allocates
-/// from it.
-pub const STOLEN: Model = model(PREEMPTIONS, || {
+/// Two threads with different cursors allocate the last free block: one of them gets it.
+pub const LAST_BLOCK: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(2, 2);
     let _kept = heap.take::<3>(HALF);
     let threads = [0, 1].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
@@ -173,8 +172,8 @@ pub const STOLEN: Model = model(PREEMPTIONS, || {
     heap.check([(HALF, 4)]);
 });
 
-/// A cursor of another class is closed and its memory freed, while another of its blocks is freed.
-pub const CLOSED: Model = model(5, || {
+/// A thread that asks for another class retires the run of a block that is freed meanwhile.
+pub const RETIRED_RUN: Model = model(5, || {
     let heap = Shared::new(1, 1);
     let [mine] = heap.take(HALF);
     let (_, theirs) = both(&heap, move |heap| heap.free(mine), |heap| heap.alloc(QUARTER));

@@ -156,8 +156,8 @@ pub fn module_of(mangled: &str) -> String {
 fn a_function_is_listed_by_its_module() {
     for (mangled, module) in [
         (
-            "_RNvMNtNtCsloMFrLJa7Hw_15warpheap_device4heap4fullNtB4_4Heap9alloc_dry",
-            "warpheap_device::heap::full",
+            "_RNvMNtNtCsloMFrLJa7Hw_15warpheap_device4heap6refillNtB4_4Heap10alloc_slow",
+            "warpheap_device::heap::refill",
         ),
         (
             "_RNvMs3_NtCs4nJOaEJCGUY_5alloc7raw_vecINtB5_6RawVecyE8grow_oneCseJTxHKcbQFl_16warpheap_kernels",

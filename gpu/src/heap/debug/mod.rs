@@ -139,7 +139,8 @@ impl Heap {
         unsafe { &*self.parts.debugger.extra() }
     }
 
-    /// The block that an address lies in, by the entries of slabs. Certain for who has the block (I5).
+    /// The block that an address lies in, by the entries of slabs. Certain for a thread that owns the
+    /// block (I2 of `runs`).
     fn whole_around(&self, address: u64) -> Result<Whole, NoBlock> {
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {

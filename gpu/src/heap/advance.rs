@@ -144,7 +144,13 @@ impl Heap {
             }
             u64::from(slabs.first) << 32 | u64::from(slabs.len)
         });
-        Slabs { first: (packed >> 32) as u32, len: packed as u32 }
+        let slabs = Slabs { first: (packed >> 32) as u32, len: packed as u32 };
+        let mut w = slabs.first / WORD_BITS + group.rank();
+        while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
+            self.free_slabs().set.settle(w, self.overview().common());
+            w += group.count();
+        }
+        slabs
     }
 
     /// Makes runs of free slabs that the group claimed, and adds them to the ring.
@@ -185,6 +191,9 @@ impl Heap {
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
                 let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
+                if free == 0 {
+                    runs.idle().settle(w, common);
+                }
                 let found = group.ballot(free != 0);
                 if !found.is_empty() {
                     let lane = found.leader();

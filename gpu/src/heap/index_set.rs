@@ -167,6 +167,22 @@ impl IndexSet {
         }
     }
 
+    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
+    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
+    /// later searches do not come down to them one after the other.
+    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
+        let (above, above_len) = self.level(1);
+        if w >= self.len || above_len == 0 || self.word(w).load_relaxed() != 0 {
+            return 0;
+        }
+        // Relaxed: hints, as the word above.
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
+            return 0;
+        }
+        moves.during(|| self.lower(0, w));
+        1
+    }
+
     /// The first index of the set from `from` on, and before `to`. Clears bits of words that are
     /// zero, as moves of its own.
     #[inline(never)]

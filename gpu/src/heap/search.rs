@@ -78,6 +78,7 @@ impl Heap {
                 let row = if w * WORD_BITS < end { runs.listed().word(w).load_relaxed() } else { 0 };
                 let open = runs.first_open(class, info, w, row, &mut own_moves);
                 before.note_own(group.wrapping_sum(own_moves));
+                common_before.note_own(group.wrapping_sum(runs.listed().settle(w, common)));
                 let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
                 if lanes.is_empty() {
                     from = (first + group.count()) * WORD_BITS;

@@ -71,6 +71,12 @@ impl IndexSet {
         self.at(w)
     }
 
+    /// The word of level 0 of an index.
+    #[inline(always)]
+    pub fn word_of(&self, i: u32) -> &AtomicU32 {
+        self.word(i >> WORD_LOG2)
+    }
+
     /// Number of words of level 0.
     pub fn len(&self) -> u32 {
         self.len
@@ -88,7 +94,7 @@ impl IndexSet {
 
     #[inline(always)]
     pub fn contains(&self, i: u32) -> bool {
-        self.word(i >> WORD_LOG2).load_relaxed() >> (i % WORD_BITS) & 1 == 1
+        has(self.word_of(i).load_relaxed(), i)
     }
 
     /// Inserts an index. To be called during a move, unless no thread searches for it yet.
@@ -246,6 +252,12 @@ impl IndexSet {
             level += 1;
         }
     }
+}
+
+/// Whether a word of level 0 has the bit of index `i`.
+#[inline(always)]
+pub(super) const fn has(word: u32, i: u32) -> bool {
+    word >> (i % WORD_BITS) & 1 == 1
 }
 
 /// The lowest `n` bits, all for 32 and more.

@@ -20,7 +20,7 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// The number of looks at a cursor whose span another group is replacing, before the group draws
 /// from another one.
-const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
+const POLLS: u32 = if NATIVE_LAYOUT { 1 } else { 1 };
 
 /// The number of other cursors of the class to draw from if that takes longer.
 const HOPS: u32 = 3;

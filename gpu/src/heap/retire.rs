@@ -82,35 +82,48 @@ impl Runs<'_> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (all, mut free, mut rest) = (info.words(), 0, bits);
         while rest != 0 {
-            let bit = rest.trailing_zeros();
-            // Relaxed: a hint.
-            if self.count(first + bit).load_relaxed() == all {
-                free |= 1 << bit;
+            // Four counts at once: their round trips overlap.
+            let four = [(); 4].map(|()| {
+                let bit = rest.trailing_zeros() % WORD_BITS;
+                rest &= rest.wrapping_sub(1);
+                bit
+            });
+            // Relaxed: hints.
+            let counts = four.map(|bit| self.count(first + bit).load_relaxed());
+            for (bit, count) in four.into_iter().zip(counts) {
+                free |= u32::from(count == all) << bit;
             }
-            rest &= rest - 1;
         }
+        free &= bits;
         if free != bits {
-            self.overview().class(class).during(|| self.remove_idle(w, first, all, bits & !free));
+            self.overview().class(class).during(|| self.remove_idle(w, first, info, bits & !free));
         }
         free
     }
 
     /// Removes runs from the idle set, but for those that are fully free.
-    fn remove_idle(&self, w: u32, first: u32, all: u32, bits: u32) {
+    fn remove_idle(&self, w: u32, first: u32, info: &ClassInfo, bits: u32) {
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
         // ordering: as in `retire` (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(first + bit).add_relaxed(0) == all {
-                free |= 1 << bit;
-            }
+            free |= u32::from(self.is_free(first + bit, info)) << bit;
             rest &= rest - 1;
         }
         if free != 0 {
             self.idle().insert_bits(w, free);
         }
+    }
+
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, the free
+    /// that makes the word full that is not so now marks the run idle.
+    fn is_free(&self, run: u32, info: &ClassInfo) -> bool {
+        (0..info.words()).all(|w| {
+            let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
+            // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
+            word.load_relaxed() == full || word.or_relaxed(0) == full
+        })
     }
 
     /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
@@ -119,8 +132,8 @@ impl Runs<'_> {
     pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: release; pairs with ADD_COUNT: a thread that makes a run fully free after the
-        // looks below sees the idle set without it, and inserts it (I6).
+        // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the looks
+        // below sees the idle set without the run, and inserts it (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest & rest.wrapping_neg();
@@ -149,8 +162,7 @@ impl Runs<'_> {
             return false;
         }
         if self.count(run).cas_relaxed(all, 0).is_err() {
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(run).add_relaxed(0) == all {
+            if self.is_free(run, info) {
                 self.idle().insert(self.layout.run_index(class, run));
             }
             return false;

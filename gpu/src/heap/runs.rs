@@ -24,18 +24,19 @@
 //!   number of these threads.
 //! - I5. A run with a block that a free has set free is listed when that free returns, except
 //!   during a move.
-//! - I6. A fully free run is idle, except during the free that made it so, and during a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
+//!   free that makes a word fully free marks the run idle, so runs that are not are idle, too.
 //!
 //! [`retire`](super::retire) removes runs from the two sets.
 
 use super::class::SizeClass;
-use super::class_info::{ClassInfo, full_word, words};
+use super::class_info::{ClassInfo, full_word};
 use super::entry::Entry;
-use super::index_set::IndexSet;
+use super::index_set::{IndexSet, has};
 use super::layout::HeapLayout;
 use super::overview::Overview;
 use super::parts::Parts;
-use super::{ADD_COUNT, BEGIN_COUNT, CLAIM, LIST, PUBLISH, PUT_BACK, RELEASE, SET_BITS, STORE_ENTRY};
+use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -62,7 +63,7 @@ pub(super) struct Released {
     pub old: u32,
     /// Whether `finish_release` has something to do.
     pub is_unfinished: bool,
-    /// Whether the run may be fully free now.
+    /// Whether the run is to be marked idle.
     pub is_idle: bool,
 }
 
@@ -166,28 +167,29 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST: if the run was unlisted, the list without it before
-        // the look of `count_release`. The fence before it releases.
+        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list or
+        // the idle set, the set without it before the look of `count_release`. The fence before it
+        // releases.
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
     }
 
     /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
-        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
-        // and may return later than this one (I5). First, so that it does not wait for the count.
-        let is_unlisted = !self.listed().contains(self.index(run));
-        let full = full_word(run.blocks, w);
-        let mut is_idle = false;
+        let (index, full) = (self.index(run), full_word(run.blocks, w));
+        // Both looks at once, and before the first result is needed. At the list also if the word was
+        // nonzero: the free that made it so may not have listed the run yet, and may return later
+        // than this one (I5).
+        let listed = self.listed().word_of(index).load_relaxed();
+        let mut idle = u32::MAX;
         if old | bits == full && old != full {
-            // ordering: acquire; pairs with LOOK_AGAIN: if the run was removed from the idle set,
-            // the set without it before the look below.
-            let before = self.count(run.first).at(ADD_COUNT).add_acquire(1);
-            // At least: claims from fully free words may not be counted yet.
-            is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
-                && !self.idle().contains(self.index(run));
+            idle = self.idle().word_of(index).load_relaxed();
+            // Relaxed: a hint (I4).
+            self.count(run.first).add_relaxed(1);
         }
-        Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
+        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let is_unfinished = !is_listed || !is_idle || old & bits != 0;
+        Released { old, is_unfinished, is_idle: !is_idle }
     }
 
     /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
@@ -220,15 +222,10 @@ impl Runs<'_> {
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
-        // ordering: release; pairs with RELEASE: the changes of the count, here and in `take`,
-        // before the addition of a thread that makes the word fully free later. That one must not
-        // find the count too small, nor a thread that retires the run find it too large (I6). The
-        // writes of the last owner (I3) were released before, and each later change of the word is
-        // a read-modify-write until the next `dedicate`.
-        let before = PUT_BACK.release_between(
-            || self.count_claim(run.first, old, full_word(blocks, w)),
-            || self.set_bits(run, w, bits),
-        );
+        self.count_claim(run.first, old, full_word(blocks, w));
+        // Without a release: each change of the word since the free that set these bits was a
+        // read-modify-write, so the next claim acquires that free (I3).
+        let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {
             self.finish_release(run, released.is_idle);

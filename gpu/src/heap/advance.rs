@@ -21,7 +21,7 @@ use crate::thread;
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// The most spans that are added to a ring at once, where free slabs lie in short rows.
-const PIECES: u32 = 4;
+const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The most runs of a span of idle runs.
 const MOST_IDLE: u32 = 64;

@@ -13,14 +13,14 @@ use crate::thread;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
-const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 16 };
+const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 8 };
 
 /// Turns after which each turn of a group searches for single blocks, too.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// The number of looks at a cursor whose span another group is replacing, before the group draws
 /// from another one.
-const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
+const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 1 };
 
 /// The number of other cursors of the class to draw from if that takes longer.
 const HOPS: u32 = 3;

@@ -103,7 +103,7 @@ pub const LARGE_SLAB: Model = model(PREEMPTIONS, || {
 
 /// A block goes from its owner to a thread with a stale ticket, which sets it free again, and from
 /// there to the next owner.
-pub const PUT_BACK: Model = model(4, || {
+pub const PUT_BACK: Model = model(3, || {
     let (heap, [mine, _kept]) = full_heap(true);
     let stale = with(&heap, 0, |heap| heap.heap.claim_stale(0));
     let (_, next) = both(&heap, move |heap| heap.free(mine), |heap| heap.search(HALF).found());

@@ -6,6 +6,7 @@
 use super::Heap;
 use super::class::SizeClass;
 use super::search::Found;
+use crate::lanes::Group;
 use core::ptr::NonNull;
 
 /// The result of a search.
@@ -30,6 +31,21 @@ impl Found {
 }
 
 impl Heap {
+    /// One ticket of the first cursor of a class, and the claim of its block, as in the fast path.
+    /// Returns nothing if the ticket is for no free block. The cursor's ring has a next span.
+    pub fn draw_once(&self, class: SizeClass) -> Option<NonNull<u8>> {
+        let group = Group::converged();
+        let drawn = self.draw(group, group, true, class, 0);
+        assert!(!drawn.seen.is_crossed_by(1) && drawn.stale == 0, "the group is to advance");
+        NonNull::new(drawn.address as *mut u8)
+    }
+
+    /// The slot of the span of the first cursor of a class, and the number of tickets left.
+    pub fn slot_and_left(&self, class: SizeClass) -> (u32, i32) {
+        let span = self.cursor(class, 0).span();
+        (span.slot(), span.left())
+    }
+
     /// One search for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
         self.search(class, 0).searched()

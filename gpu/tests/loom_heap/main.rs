@@ -21,17 +21,23 @@
 #[path = "../loom_support/mod.rs"]
 mod loom_support;
 mod models;
+mod rings;
 mod shared;
 mod steps;
 
 use loom_support::every_site_is_needed;
 use models::*;
+use rings::*;
 use steps::*;
 use warpheap_device::heap::SITES;
 
 /// The report of two owners that access memory without an order.
 const UNORDERED: &str = "Concurrent write accesses";
 holds! {
+    one_group_crosses_and_the_other_has_a_ticket_of_the_next_span: CROSSED;
+    tickets_are_left_although_all_were_taken_meanwhile: OVERTAKEN;
+    each_allocation_gets_a_block_of_the_next_span: IN_TURN;
+    a_span_without_free_blocks_is_skipped: SKIPPED;
     a_first_span_is_passed_on: FIRST_SPAN;
     a_next_span_is_passed_on: NEXT_SPAN;
     a_next_span_is_passed_on_by_a_third: NEXT_SPAN_OF_OTHERS;

@@ -119,6 +119,12 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.mask().leader() == self.lane
     }
 
+    /// The calling lane.
+    #[inline(always)]
+    pub fn lane(self) -> u32 {
+        self.lane
+    }
+
     /// Whether the calling lane is in the group.
     #[inline(always)]
     pub fn is_member(self) -> bool {

@@ -16,10 +16,10 @@ use crate::thread;
 const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 8 };
 
 /// Turns after which each turn of a group searches for single blocks, too.
-const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+const PATIENCE: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// The number of other cursors of the class to draw from while another group replaces a span.
-const HOPS: u32 = 3;
+const HOPS: u32 = 5;
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;

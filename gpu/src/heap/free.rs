@@ -26,9 +26,9 @@ impl Heap {
     /// Frees memory. May be called from any thread, not only the one that allocated it. If no live
     /// block starts at the address, nothing is freed and a fault is recorded.
     ///
-    /// Cost per warp that frees the blocks that it allocated: a load and a release fence at once, an
-    /// acquire atomic and a load, one after the other; between the last two, another acquire atomic
-    /// if a word of the bitmap became fully free. The head of `free.rs` has the other cases.
+    /// Cost per warp that frees the blocks that it allocated: a load and a release fence at once,
+    /// then an acquire atomic, another one if a word of the bitmap became fully free, and a load,
+    /// one after the other. The head of `free.rs` has the other cases.
     ///
     /// # Safety
     /// No thread uses the memory any more.

@@ -21,7 +21,7 @@ use crate::thread;
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// The most spans that are added to a ring at once, where free slabs lie in short rows.
-const PIECES: u32 = 4;
+const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The most runs of a span of idle runs.
 const MOST_IDLE: u32 = 64;
@@ -133,18 +133,20 @@ impl Heap {
 
     /// Claims slabs for at most `most` runs. All lanes get them.
     fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
-        let packed = group.lead_64(|| {
-            let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
-            // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
-            let from = start.wrapping_add(hint.load_relaxed());
-            let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
-            let slabs = self.free_slabs().claim(from, info.slabs, most * info.slabs, is_picky);
-            if slabs.len > 0 {
-                hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
-            }
-            u64::from(slabs.first) << 32 | u64::from(slabs.len)
-        });
-        Slabs { first: (packed >> 32) as u32, len: packed as u32 }
+        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+        let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
+        let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
+        let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
+        if slabs.len > 0 && group.leads() {
+            hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
+        }
+        let mut w = slabs.first / WORD_BITS + group.rank();
+        while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
+            self.free_slabs().set.settle(w, self.overview().common());
+            w += group.count();
+        }
+        slabs
     }
 
     /// Makes runs of free slabs that the group claimed, and adds them to the ring.
@@ -179,17 +181,15 @@ impl Heap {
         let mut ignored = common.search();
         for (mut from, to) in [(middle, end), (start, middle)] {
             // Each turn goes on to later words.
-            loop {
-                let next = group
-                    .lead_64(|| runs.idle().next(from, to, common, &mut ignored).map_or(u64::MAX, u64::from));
-                if next == u64::MAX {
-                    break;
-                }
+            while let Some(next) = runs.idle().next_of(group, from, to, common, &mut ignored) {
                 // Each lane looks at a word.
-                let first = next as u32 / WORD_BITS;
+                let first = next / WORD_BITS;
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
                 let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
+                if free == 0 {
+                    runs.idle().settle(w, common);
+                }
                 let found = group.ballot(free != 0);
                 if !found.is_empty() {
                     let lane = found.leader();
@@ -199,9 +199,6 @@ impl Heap {
                     return Some((index - start, len));
                 }
                 from = (first + group.count()) * WORD_BITS;
-                if from >= to {
-                    break;
-                }
             }
         }
         None

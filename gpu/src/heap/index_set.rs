@@ -16,11 +16,15 @@
 
 use super::moves::{Before, Moves};
 use super::{INSERT, LOWER, RAISE, REMOVE};
-use crate::sync::AtomicU32;
+use crate::lanes::Group;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Bits in a word of any bitmap here.
 pub(super) const WORD_BITS: u32 = 32;
 pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
+
+/// Attempts to insert an index into a word that has others.
+const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,12 @@ impl IndexSet {
         self.at(w)
     }
 
+    /// The word of level 0 of an index.
+    #[inline(always)]
+    pub fn word_of(&self, i: u32) -> &AtomicU32 {
+        self.word(i >> WORD_LOG2)
+    }
+
     /// Number of words of level 0.
     pub fn len(&self) -> u32 {
         self.len
@@ -84,7 +94,7 @@ impl IndexSet {
 
     #[inline(always)]
     pub fn contains(&self, i: u32) -> bool {
-        self.word(i >> WORD_LOG2).load_relaxed() >> (i % WORD_BITS) & 1 == 1
+        has(self.word_of(i).load_relaxed(), i)
     }
 
     /// Inserts an index. To be called during a move, unless no thread searches for it yet.
@@ -92,7 +102,19 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// The same behind a release fence.
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
+    /// they are, so this is no move.
+    pub fn insert_beside(&self, i: u32) -> bool {
+        let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
+        (0..BESIDE).any(|_| {
+            // Relaxed: the compare-and-swap decides.
+            let seen = word.load_relaxed();
+            // ordering: release; as in `insert_bits`.
+            seen != 0 && word.at(INSERT).cas_release(seen, seen | bit).is_ok()
+        })
+    }
+
+    /// [`insert`](Self::insert) behind a release fence.
     #[inline(always)]
     pub fn insert_relaxed(&self, i: u32) {
         // Relaxed: the fence.
@@ -117,11 +139,6 @@ impl IndexSet {
         // ordering: acquire; pairs with INSERT. Release; pairs with the fence of a search: a search
         // that sees the bits cleared sees the move of the thread that cleared them.
         self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
-    }
-
-    /// Removes an index. Whether it was in the set.
-    pub fn remove(&self, i: u32) -> bool {
-        self.remove_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS)) != 0
     }
 
     /// Word `w` of `level` is nonzero: sets its bit in the level above, and so on.
@@ -156,6 +173,22 @@ impl IndexSet {
         }
     }
 
+    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
+    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
+    /// later searches do not come down to them one after the other.
+    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
+        let (above, above_len) = self.level(1);
+        if w >= self.len || above_len == 0 || self.word(w).load_relaxed() != 0 {
+            return 0;
+        }
+        // Relaxed: hints, as the word above.
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
+            return 0;
+        }
+        moves.during(|| self.lower(0, w));
+        1
+    }
+
     /// The first index of the set from `from` on, and before `to`. Clears bits of words that are
     /// zero, as moves of its own.
     #[inline(never)]
@@ -173,7 +206,7 @@ impl IndexSet {
             let rest = word >> (i % WORD_BITS) << (i % WORD_BITS);
             if rest == 0 {
                 if came_down && word == 0 {
-                    before.note_own();
+                    before.note_own(1);
                     moves.during(|| self.lower(level, w));
                 }
                 (level, i, came_down) = (level + 1, w + 1, false);
@@ -185,6 +218,19 @@ impl IndexSet {
             }
             (level, i, came_down) = (level - 1, i * WORD_BITS, true);
         }
+    }
+
+    /// The same by the leader of a group, for all lanes. Only the leader's `before` counts.
+    pub fn next_of(
+        &self,
+        group: Group,
+        from: u32,
+        to: u32,
+        moves: &Moves,
+        before: &mut Before,
+    ) -> Option<u32> {
+        let found = group.lead_64(|| self.next(from, to, moves, before).map_or(u64::MAX, u64::from));
+        u32::try_from(found).ok()
     }
 
     /// The first word of level 0 that is nonzero without its bit in the level above, or the same of
@@ -206,6 +252,12 @@ impl IndexSet {
             level += 1;
         }
     }
+}
+
+/// Whether a word of level 0 has the bit of index `i`.
+#[inline(always)]
+pub(super) const fn has(word: u32, i: u32) -> bool {
+    word >> (i % WORD_BITS) & 1 == 1
 }
 
 /// The lowest `n` bits, all for 32 and more.
@@ -259,9 +311,14 @@ mod tests {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let i = (state >> 8) % indices;
                 match state >> 30 {
-                    0 => assert_eq!(set.remove(i), model.remove(&i)),
+                    0 => {
+                        let removed = set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0;
+                        assert_eq!(removed, model.remove(&i));
+                    }
                     1 => {
-                        set.insert(i);
+                        if !set.insert_beside(i) {
+                            set.insert(i);
+                        }
                         model.insert(i);
                     }
                     _ => {

@@ -3,14 +3,18 @@
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
 use super::index_set::{WORD_BITS, WORD_LOG2, total_words};
+use crate::sync::NATIVE_LAYOUT;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
 /// Slabs are from 16 KiB to 512 KiB.
 const SLAB_LOG2: (u32, u32) = (14, 19);
 
-/// The maximum number of size classes: up to three slabs of the largest size.
-pub const MAX_CLASSES: u32 = 72;
+/// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
+/// largest one of [`HeapLayout::tiny`].
+pub const MAX_CLASSES: u32 = if NATIVE_LAYOUT { 72 } else { SizeClass::of(TINY_BYTES).0 + 1 };
+/// The largest size class of a heap for a model checker: half a slab.
+const TINY_BYTES: u32 = 256;
 
 /// The minimum and maximum size of a heap in bytes.
 pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
@@ -90,9 +94,12 @@ impl HeapLayout {
         }
     }
 
-    /// The layout of a heap for a model checker: slabs of 512 bytes.
+    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half of one.
     pub const fn tiny(slabs: u32, shards: u32) -> Self {
-        HeapLayout::of_slabs(9, slabs, shards, shards)
+        let mut layout = HeapLayout::of_slabs(9, slabs, shards, shards);
+        layout.small_bytes = TINY_BYTES;
+        layout.classes = SizeClass::of(TINY_BYTES).0 + 1;
+        layout
     }
 
     /// Bytes of a slab.

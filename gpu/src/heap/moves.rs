@@ -30,9 +30,9 @@ pub struct Moves(AtomicU64);
 pub(super) struct Before(u64);
 
 impl Before {
-    /// Accounts for a move by the searching thread itself.
-    pub fn note_own(&mut self) {
-        self.0 += 1;
+    /// Accounts for moves by the searching threads themselves.
+    pub fn note_own(&mut self, moves: u32) {
+        self.0 += u64::from(moves);
     }
 }
 

@@ -8,12 +8,8 @@ pub(super) const CLAIM: Site = Site::new("heap/claim");
 pub(super) const FREE: Site = Site::new("heap/free");
 /// The bits that a free sets.
 pub(super) const RELEASE: Site = Site::new("heap/release");
-/// The addition to the count by a free that makes a word fully free.
-pub(super) const ADD_COUNT: Site = Site::new("heap/add-count");
-/// The look at the count of a run that was removed from the idle set.
+/// The look at the blocks of a run that was removed from the idle set.
 pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
-/// The fence before bits that a stale ticket claimed are set again.
-pub(super) const PUT_BACK: Site = Site::new("heap/put-back");
 /// The fence between the entries of a run and its bits.
 pub(super) const PUBLISH: Site = Site::new("heap/publish");
 /// The fence between the bits of a run and its hints.
@@ -56,13 +52,11 @@ pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 18] = [
+pub const SITES: [&str; 16] = [
     "heap/claim",
     "heap/free",
     "heap/release",
-    "heap/add-count",
     "heap/look-again",
-    "heap/put-back",
     "heap/publish",
     "heap/list",
     "heap/unlist",

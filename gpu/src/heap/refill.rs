@@ -13,16 +13,12 @@ use crate::thread;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
-const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 16 };
+const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 8 };
 
 /// Turns after which each turn of a group searches for single blocks, too.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// The number of looks at a cursor whose span another group is replacing, before the group draws
-/// from another one.
-const POLLS: u32 = if NATIVE_LAYOUT { 64 } else { 2 };
-
-/// The number of other cursors of the class to draw from if that takes longer.
+/// The number of other cursors of the class to draw from while another group replaces a span.
 const HOPS: u32 = 3;
 
 /// In place of a class, for lanes that do not ask.
@@ -81,14 +77,17 @@ impl Heap {
             if turn == TURNS {
                 break;
             }
-            if asks && waits && !self.await_span(class, shard) {
+            if asks && waits {
+                thread::nanosleep(POLL_NANOS * turn);
                 shard = self.layout.neighbour(shard, turn % HOPS);
             }
-            if asks && (is_dry || turn >= PATIENCE) {
-                match self.search(class, thread::index_1d().wrapping_add(turn)) {
+            let searches = asks && (is_dry || turn >= PATIENCE);
+            if !group.all(!searches) {
+                match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
-                    Found::Unsure => thread::nanosleep(POLL_NANOS),
+                    Found::Unsure if searches => thread::nanosleep(POLL_NANOS * turn),
+                    Found::Unsure => {}
                 }
             }
             asks &= address == 0;
@@ -170,18 +169,5 @@ impl Heap {
         } else {
             None
         }
-    }
-
-    /// Waits until the span is replaced, or for a bounded time. Returns whether it is.
-    fn await_span(&self, class: SizeClass, shard: u32) -> bool {
-        let cursor = self.cursor(class, shard);
-        for _ in 0..POLLS {
-            let now = cursor.span();
-            if now.left() >= 0 || now.is_dry() {
-                return true;
-            }
-            thread::nanosleep(POLL_NANOS);
-        }
-        false
     }
 }

@@ -1,6 +1,6 @@
 //! Retire: removes runs from their sets, and makes the slabs of fully free runs free.
 //!
-//! - [`Runs::unlist`] removes a run without free blocks from the list.
+//! - [`Runs::first_open`] removes runs without free blocks from the list.
 //! - [`Runs::sweep`] removes runs that are not fully free from the idle set.
 //! - [`Runs::retire`] removes fully free runs from both sets and takes all of their blocks.
 //!
@@ -17,27 +17,63 @@ use super::class::SizeClass;
 use super::class_info::{ClassInfo, full_word};
 use super::entry::Entry;
 use super::index_set::WORD_BITS;
-use super::moves::Before;
 use super::runs::Runs;
 use super::{FREE_ENTRY, LOOK_AGAIN, RETIRE, UNLIST};
+use crate::sync::AtomicU32;
 
 impl Runs<'_> {
-    /// Removes a run without free blocks from the list. Returns whether it is without.
-    pub fn unlist(&self, run: u32, class: SizeClass, info: &ClassInfo, before: &mut Before) -> bool {
-        let index = self.layout.run_index(class, run);
-        before.note_own();
-        self.overview().class(class).during(|| {
-            self.listed().remove(index);
-            // ordering: acquire and release; pairs with FREE and RELEASE: a thread that frees a
-            // block after this look sees the list without the run, and lists it (I5). An OR of no
-            // bits.
-            let word = |w| self.bits(self.first_word(run) + w).at(UNLIST).or_acq_rel(0);
-            let is_empty = !self.starts(run, class, info.slabs) || (0..info.words()).all(|w| word(w) == 0);
-            if !is_empty {
-                self.listed().insert(index);
+    /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
+    /// those before it, which have none; `moves` counts the moves.
+    pub fn first_open(
+        &self,
+        class: SizeClass,
+        info: &ClassInfo,
+        w: u32,
+        bits: u32,
+        moves: &mut u32,
+    ) -> Option<u32> {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let mut rest = bits;
+        // Relaxed: hints.
+        let is_full = |run| self.is_full(run, info, |word| word.load_relaxed());
+        while rest != 0 && is_full(first + rest.trailing_zeros()) {
+            rest &= rest - 1;
+        }
+        if rest != bits {
+            *moves += 1;
+            rest |= self.overview().class(class).during(|| self.unlist(class, info, w, bits & !rest));
+        }
+        (rest != 0).then(|| first + rest.trailing_zeros())
+    }
+
+    /// Whether no block of a run is free, in words that are looked at by `look`.
+    fn is_full(&self, run: u32, info: &ClassInfo, look: impl Fn(&AtomicU32) -> u32) -> bool {
+        let (first, last) = (self.first_word(run), info.words() - 1);
+        let at = |w: u32| look(self.bits(first + w.min(last)));
+        // Four words at once: their round trips overlap.
+        (0..info.words()).step_by(4).all(|w| at(w) | at(w + 1) | at(w + 2) | at(w + 3) == 0)
+    }
+
+    /// Removes runs from the list, but for those that have free blocks. Returns the latter.
+    fn unlist(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (mut rest, mut open) = (self.listed().remove_bits(w, bits), 0);
+        // ordering: release; pairs with RELEASE: a thread that frees a block after the looks below
+        // sees the list without the run, and lists it (I5).
+        UNLIST.fence_release();
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            // An OR of no bits: it has a place among all changes of the word.
+            let is_full = || self.is_full(first + bit, info, |word| word.or_relaxed(0));
+            if self.starts(first + bit, class, info.slabs) && !is_full() {
+                open |= 1 << bit;
             }
-            is_empty
-        })
+            rest &= rest - 1;
+        }
+        if open != 0 {
+            self.listed().insert_bits(w, open);
+        }
+        open
     }
 
     /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
@@ -46,35 +82,48 @@ impl Runs<'_> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (all, mut free, mut rest) = (info.words(), 0, bits);
         while rest != 0 {
-            let bit = rest.trailing_zeros();
-            // Relaxed: a hint.
-            if self.count(first + bit).load_relaxed() == all {
-                free |= 1 << bit;
+            // Four counts at once: their round trips overlap.
+            let four = [(); 4].map(|()| {
+                let bit = rest.trailing_zeros() % WORD_BITS;
+                rest &= rest.wrapping_sub(1);
+                bit
+            });
+            // Relaxed: hints.
+            let counts = four.map(|bit| self.count(first + bit).load_relaxed());
+            for (bit, count) in four.into_iter().zip(counts) {
+                free |= u32::from(count == all) << bit;
             }
-            rest &= rest - 1;
         }
+        free &= bits;
         if free != bits {
-            self.overview().class(class).during(|| self.remove_idle(w, first, all, bits & !free));
+            self.overview().class(class).during(|| self.remove_idle(w, first, info, bits & !free));
         }
         free
     }
 
     /// Removes runs from the idle set, but for those that are fully free.
-    fn remove_idle(&self, w: u32, first: u32, all: u32, bits: u32) {
+    fn remove_idle(&self, w: u32, first: u32, info: &ClassInfo, bits: u32) {
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
         // ordering: as in `retire` (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(first + bit).add_relaxed(0) == all {
-                free |= 1 << bit;
-            }
+            free |= u32::from(self.is_free(first + bit, info)) << bit;
             rest &= rest - 1;
         }
         if free != 0 {
             self.idle().insert_bits(w, free);
         }
+    }
+
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, the free
+    /// that makes the word full that is not so now marks the run idle.
+    fn is_free(&self, run: u32, info: &ClassInfo) -> bool {
+        (0..info.words()).all(|w| {
+            let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
+            // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
+            word.load_relaxed() == full || word.or_relaxed(0) == full
+        })
     }
 
     /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
@@ -83,8 +132,8 @@ impl Runs<'_> {
     pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: release; pairs with ADD_COUNT: a thread that makes a run fully free after the
-        // looks below sees the idle set without it, and inserts it (I6).
+        // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the looks
+        // below sees the idle set without the run, and inserts it (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest & rest.wrapping_neg();
@@ -113,8 +162,7 @@ impl Runs<'_> {
             return false;
         }
         if self.count(run).cas_relaxed(all, 0).is_err() {
-            // An addition of nothing: it has a place among all changes of the count.
-            if self.count(run).add_relaxed(0) == all {
+            if self.is_free(run, info) {
                 self.idle().insert(self.layout.run_index(class, run));
             }
             return false;

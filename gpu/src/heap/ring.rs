@@ -19,10 +19,10 @@ use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::runs::Runs;
 use crate::lanes::Group;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Spans of a ring.
-const SLOTS: u32 = 32;
+const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 /// A span so many times as large as all others replaces them: each end of a span costs time.
 const REPLACES: u32 = 4;
 

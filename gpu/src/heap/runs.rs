@@ -22,21 +22,21 @@
 //!   fully free word subtracts 1, each after the change of the word. So without operations under
 //!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
 //!   number of these threads.
-//! - I5. A run with a block that a free has set free is listed when that free returns, except
-//!   during a move.
-//! - I6. A fully free run is idle, except during the free that made it so, and during a move.
+//! - I5. A run with a nonzero word is listed, except during the free that made the word nonzero,
+//!   and during a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
+//!   free that makes a word fully free marks the run idle, so runs that are not are idle, too.
 //!
 //! [`retire`](super::retire) removes runs from the two sets.
 
 use super::class::SizeClass;
-use super::class_info::{ClassInfo, full_word, words};
+use super::class_info::{ClassInfo, full_word};
 use super::entry::Entry;
-use super::index_set::{IndexSet, WORD_BITS};
+use super::index_set::{IndexSet, has};
 use super::layout::HeapLayout;
 use super::overview::Overview;
 use super::parts::Parts;
-use super::{ADD_COUNT, BEGIN_COUNT, CLAIM, LIST, PUBLISH, PUT_BACK, RELEASE, SET_BITS, STORE_ENTRY};
-use crate::lanes::select_bit;
+use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -63,7 +63,7 @@ pub(super) struct Released {
     pub old: u32,
     /// Whether `finish_release` has something to do.
     pub is_unfinished: bool,
-    /// Whether the run may be fully free now.
+    /// Whether the run is to be marked idle.
     pub is_idle: bool,
 }
 
@@ -167,28 +167,27 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST: if the run was unlisted, the list without it before
-        // the look of `count_release`. The fence before it releases.
+        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list or
+        // the idle set, the set without it before the look of `count_release`. The fence before it
+        // releases.
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
     }
 
     /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
-        let full = full_word(run.blocks, w);
-        let mut is_idle = false;
+        let (index, full) = (self.index(run), full_word(run.blocks, w));
+        // Both looks at once, and before the first result is needed.
+        let listed = if old == 0 { self.listed().word_of(index).load_relaxed() } else { u32::MAX };
+        let mut idle = u32::MAX;
         if old | bits == full && old != full {
-            // ordering: acquire; pairs with LOOK_AGAIN: if the run was removed from the idle set,
-            // the set without it before the look below.
-            let before = self.count(run.first).at(ADD_COUNT).add_acquire(1);
-            // At least: claims from fully free words may not be counted yet.
-            is_idle = before.cast_signed() + 1 >= words(run.blocks) as i32
-                && !self.idle().contains(self.index(run));
+            idle = self.idle().word_of(index).load_relaxed();
+            // Relaxed: a hint (I4).
+            self.count(run.first).add_relaxed(1);
         }
-        // Also if the word was nonzero: the free that made it so may not have listed the run yet,
-        // and may return later than this one (I5).
-        let is_unlisted = !self.listed().contains(self.index(run));
-        Released { old, is_unfinished: is_unlisted || is_idle || old & bits != 0, is_idle }
+        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let is_unfinished = !is_listed || !is_idle || old & bits != 0;
+        Released { old, is_unfinished, is_idle: !is_idle }
     }
 
     /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
@@ -196,14 +195,18 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
-        self.overview().class(run.class).during(|| {
-            if !self.listed().contains(index) {
-                self.listed().insert(index);
+        let insert = |set: IndexSet| {
+            // A move only if a search may look for the index in vain meanwhile.
+            if !set.insert_beside(index) {
+                self.overview().class(run.class).during(|| set.insert(index));
             }
-            if is_idle {
-                self.idle().insert(index);
-            }
-        });
+        };
+        if !self.listed().contains(index) {
+            insert(self.listed());
+        }
+        if is_idle {
+            insert(self.idle());
+        }
     }
 
     /// Releases bits of a word that the caller claimed by a ticket for a run that is gone (I2).
@@ -217,15 +220,10 @@ impl Runs<'_> {
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
-        // ordering: release; pairs with RELEASE: the changes of the count, here and in `take`,
-        // before the addition of a thread that makes the word fully free later. That one must not
-        // find the count too small, nor a thread that retires the run find it too large (I6). The
-        // writes of the last owner (I3) were released before, and each later change of the word is
-        // a read-modify-write until the next `dedicate`.
-        let before = PUT_BACK.release_between(
-            || self.count_claim(run.first, old, full_word(blocks, w)),
-            || self.set_bits(run, w, bits),
-        );
+        self.count_claim(run.first, old, full_word(blocks, w));
+        // Without a release: each change of the word since the free that set these bits was a
+        // read-modify-write, so the next claim acquires that free (I3).
+        let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {
             self.finish_release(run, released.is_idle);
@@ -273,28 +271,21 @@ impl Runs<'_> {
         }
     }
 
-    /// Claims a free block of a listed run. Returns its number. Starts at a word and a bit that
-    /// depend on `salt`.
-    pub fn claim_any(&self, run: u32, class: SizeClass, info: &ClassInfo, salt: u32) -> Option<u32> {
-        let (first, words) = (self.first_word(run), info.words());
-        let mut w = salt % words;
-        for _ in 0..words {
-            // Relaxed: a hint.
-            let seen = self.bits(first + w).load_relaxed();
-            if seen != 0 {
-                let bit = 1 << select_bit(seen, salt % seen.count_ones());
-                let old = self.claim(first + w, bit);
-                if old & bit != 0 {
-                    if self.starts(run, class, info.slabs) {
-                        self.count_claim(run, old, full_word(info.blocks, w));
-                        return Some(w * WORD_BITS + bit.trailing_zeros());
-                    }
-                    self.put_back(first + w, bit, old);
-                    return None;
-                }
-            }
-            w = if w + 1 < words { w + 1 } else { 0 };
+    /// Claims `bits` of word `w` of a listed run. Returns those that are now the caller's.
+    pub fn claim_some(&self, run: u32, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        if bits == 0 {
+            return 0;
         }
-        None
+        let word = self.first_word(run) + w;
+        let old = self.claim(word, bits);
+        if old & bits == 0 {
+            return 0;
+        }
+        if !self.starts(run, class, info.slabs) {
+            self.put_back(word, old & bits, old);
+            return 0;
+        }
+        self.count_claim(run, old, full_word(info.blocks, w));
+        old & bits
     }
 }

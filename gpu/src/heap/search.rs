@@ -1,8 +1,9 @@
 //! Search: memory for a class when its cursor is exhausted and there is no run for a span.
 //!
-//! A search claims single blocks of listed runs, and proves that there are none: it unlists the
-//! runs that it finds without free blocks. If no move by another thread overlapped the search, then
-//! at its end no block of the class was free, and there were no slabs for a run of it.
+//! All lanes of a group look at the words of one listed run at once, and claim as many of its free
+//! blocks as lanes ask for. A search also proves that there are none: it unlists the runs that it
+//! finds without free blocks. If no move by another thread overlapped the search, then at its end
+//! no block of the class was free, and there were no slabs for a run of it.
 
 use super::Heap;
 use super::SEARCH_END;
@@ -10,6 +11,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::index_set::{WORD_BITS, low_bits};
 use super::moves::Before;
+use crate::lanes::{Group, select_bit};
 
 /// The multiplier of a hash: 2^32 by the golden ratio.
 pub(super) const SCATTER: u32 = 0x9e37_79b9;
@@ -25,38 +27,134 @@ pub(super) enum Found {
     Unsure,
 }
 
+impl Found {
+    /// The block at this address, if there is one.
+    fn of(address: u64, is_nothing: bool) -> Self {
+        if address != 0 {
+            Found::Block(address)
+        } else if is_nothing {
+            Found::Nothing
+        } else {
+            Found::Unsure
+        }
+    }
+}
+
 impl Heap {
-    /// Searches for a free block of the class. Threads with different `salt` start at different
-    /// runs and blocks.
+    /// Searches for free blocks for the lanes of the group that ask, of the class of each one.
+    /// Groups with different `salt` start at different runs and blocks.
     #[inline(never)]
-    pub(super) fn search(&self, class: SizeClass, salt: u32) -> Found {
+    pub(super) fn search(&self, group: Group, asks: bool, class: SizeClass, salt: u32) -> Found {
+        let (mut found, mut rest) = (Found::Unsure, group.ballot(asks));
+        let salt = group.broadcast_32(salt).wrapping_mul(SCATTER);
+        // One turn for each class.
+        while !rest.is_empty() {
+            let searched = SizeClass(group.read_32(class.0, rest.leader()));
+            let is_mine = asks && class == searched;
+            let wanting = group.filter(is_mine);
+            let result = self.search_class(group, wanting, searched, salt);
+            if is_mine {
+                found = result;
+            }
+            rest = rest.without(wanting.members());
+        }
+        found
+    }
+
+    /// The same for the lanes that are `wanting` blocks of one class. All lanes of the group take
+    /// part.
+    fn search_class(&self, group: Group, wanting: Group, class: SizeClass, salt: u32) -> Found {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let (mut before, mut common_before) = (moves.search(), common.search());
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        let salt = salt.wrapping_mul(SCATTER);
         let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
+        let (mut served, mut address) = (0, 0);
         for (mut from, to) in [(middle, end), (start, middle)] {
-            while let Some(index) = runs.listed().next(from, to, common, &mut common_before) {
-                let run = index - start;
-                if let Some(block) = runs.claim_any(run, class, info, salt) {
-                    return Found::Block(self.block_address(info, run, block));
+            while let Some(next) = runs.listed().next_of(group, from, to, common, &mut common_before) {
+                // Each lane looks at the runs of a word.
+                let (first, mut own_moves) = (next / WORD_BITS, 0);
+                let w = first + group.rank();
+                let row = if w * WORD_BITS < end { runs.listed().word(w).load_relaxed() } else { 0 };
+                let open = runs.first_open(class, info, w, row, &mut own_moves);
+                before.note_own(group.wrapping_sum(own_moves));
+                common_before.note_own(group.wrapping_sum(runs.listed().settle(w, common)));
+                let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
+                if lanes.is_empty() {
+                    from = (first + group.count()) * WORD_BITS;
+                    continue;
                 }
-                if !runs.unlist(run, class, info, &mut before) {
-                    return Found::Unsure;
+                while !lanes.is_empty() && served < wanting.count() {
+                    let run = group.read_32(open.unwrap_or(0), lanes.leader());
+                    let (got, block) = self.claim_blocks(group, run, class, salt, wanting, served);
+                    if let Some(block) = block {
+                        address = self.block_address(info, run, block);
+                    }
+                    served += got;
+                    lanes = lanes.without_leader();
                 }
-                from = index + 1;
+                // Otherwise other threads took all blocks that were there, or it looks here again.
+                if served == wanting.count() || served == served_before {
+                    return Found::of(address, false);
+                }
             }
         }
-        if self.has_run(info, &mut common_before) {
-            self.retire_one(salt, info.slabs);
+        if served > 0 {
+            return Found::of(address, false);
+        }
+        if group.lead_64(|| self.has_run(info, &mut common_before).into()) == 1 {
+            if group.leads() {
+                self.retire_one(salt, info.slabs);
+            }
             return Found::Unsure;
         }
-        // ordering: acquire; pairs with REMOVE, LOWER and `unlist`: the moves that hid memory from
-        // the reads above, before the look at the moves.
+        // ordering: acquire; pairs with REMOVE, LOWER and UNLIST: the moves that hid memory from the
+        // reads above, before the leader's look at the moves.
         SEARCH_END.fence_acquire();
-        let is_sure = moves.is_unchanged(before) && common.is_unchanged(common_before);
-        if is_sure { Found::Nothing } else { Found::Unsure }
+        group.sync();
+        let is_sure = || (moves.is_unchanged(before) && common.is_unchanged(common_before)).into();
+        Found::of(0, group.lead_64(is_sure) == 1)
+    }
+
+    /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of the
+    /// group. Returns how many, and the caller's block.
+    fn claim_blocks(
+        &self,
+        group: Group,
+        run: u32,
+        class: SizeClass,
+        salt: u32,
+        wanting: Group,
+        served: u32,
+    ) -> (u32, Option<u32>) {
+        let (runs, info) = (self.runs(), self.class(class));
+        let (words, most) = (info.words(), wanting.count() - served);
+        let (mut total, mut block) = (0, None);
+        // The lanes look at consecutive words, from one on that depends on `salt`.
+        let (mut round, shift) = (0, salt % words);
+        while round < words && total < most {
+            let i = round + group.rank();
+            let w = if i + shift < words { i + shift } else { i + shift - words };
+            let seen = if i < words { runs.bits(runs.first_word(run) + w).load_relaxed() } else { 0 };
+            let before = total + group.prefix_sum(seen.count_ones()).before;
+            let wanted = (most - total).min(most.saturating_sub(before));
+            let got = runs.claim_some(run, class, info, w, some_bits(seen, wanted, salt));
+            // What the claiming lanes acquired is before the other lanes (I3 of `runs`).
+            group.sync();
+            let mut claimers = group.ballot(got != 0);
+            while !claimers.is_empty() {
+                let lane = claimers.leader();
+                let (got, w) = (group.read_32(got, lane), group.read_32(w, lane));
+                let mine = wanting.rank().wrapping_sub(served + total);
+                if mine < got.count_ones() {
+                    block = Some(w * WORD_BITS + select_bit(got, mine));
+                }
+                total += got.count_ones();
+                claimers = claimers.without_leader();
+            }
+            round += group.count();
+        }
+        (total, block.filter(|_| wanting.is_member()))
     }
 
     /// Whether there are free slabs for a run of the class, or runs that can be made free.
@@ -124,4 +222,13 @@ impl Heap {
         });
         taken.count_ones() * info.slabs
     }
+}
+
+/// `n` of the set bits of a word, or all if there are fewer. With different `salt` others come first.
+fn some_bits(word: u32, n: u32, salt: u32) -> u32 {
+    if n == 0 || word.count_ones() <= n {
+        return if n == 0 { 0 } else { word };
+    }
+    let turned = word.rotate_right(salt);
+    (turned & low_bits(select_bit(turned, n - 1) + 1)).rotate_left(salt)
 }

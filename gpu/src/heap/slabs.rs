@@ -8,6 +8,7 @@
 use super::CLAIM_SLABS;
 use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
 use super::moves::{Before, Moves};
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
 /// Words that are claimed at once.
@@ -80,38 +81,55 @@ impl FreeSlabs<'_> {
         false
     }
 
-    /// Claims consecutive slabs, a multiple of `unit` and at most `most`: the first found from slab
-    /// `from` on, around the end. A multiple of up to a word's bits lies in one word. If `is_picky`,
-    /// it looks at a few words only, and for as many slabs as `most` or a whole word.
+    /// Claims consecutive slabs by all lanes of a group, a multiple of `unit` and at most `most`: the
+    /// first found from slab `from` on, around the end. A multiple of up to a word's bits lies in one
+    /// word. If `is_picky`, it looks at a few words only, and for as many slabs as `most` or a whole
+    /// word.
     #[inline(never)]
-    pub fn claim(&self, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
+    pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
         let mut ignored = self.moves.search();
         let (mut attempts, mut looks) = (0, 0);
-        let is_long = most > WORD_BITS && WORD_BITS.is_multiple_of(unit);
         let least = if is_picky { most.min(WORD_BITS) / unit * unit } else { unit };
         for (mut from, to) in [(from, self.slabs), (0, from)] {
-            while let Some(slab) = self.set.next(from, to, self.moves, &mut ignored) {
-                let w = slab >> WORD_LOG2;
-                let word = self.set.word(w).load_relaxed();
-                let claimed = match first_run(word, least) {
-                    Some(0) if word == u32::MAX && is_long => self.claim_words(w, unit, most),
-                    Some(bit) => self.claim_in(w, word, bit, unit, run_at(word, bit).min(most)),
-                    None => Slabs::NONE,
-                };
-                looks += 1;
-                if is_picky && claimed.len == 0 && looks == LOOKS {
-                    return Slabs::NONE;
+            while let Some(slab) = self.set.next_of(group, from, to, self.moves, &mut ignored) {
+                // Each lane looks at a word.
+                let w = (slab >> WORD_LOG2) + group.rank();
+                let word = if w < self.set.len() { self.set.word(w).load_relaxed() } else { 0 };
+                let bit = first_run(word, least);
+                let found = group.ballot(bit.is_some());
+                let mut claimed = Slabs::NONE;
+                if let (Some(bit), true) = (bit, group.lane() == found.leader()) {
+                    claimed = self.claim_from(w, word, bit, unit, most);
+                }
+                if !found.is_empty() {
+                    let packed = u64::from(claimed.first) << 32 | u64::from(claimed.len);
+                    let packed = group.read_64(packed, found.leader());
+                    claimed = Slabs { first: (packed >> 32) as u32, len: packed as u32 };
                 }
                 if claimed.len > 0 {
                     return claimed;
                 }
-                // Other threads took some of these slabs: looks at the word again.
+                looks += group.count();
+                if is_picky && looks >= LOOKS {
+                    return Slabs::NONE;
+                }
+                // Other threads took some of these slabs: looks at the words again.
                 attempts += 1;
-                let is_lost = word != 0 && first_run(word, least).is_some() && attempts < ATTEMPTS;
-                from = if is_lost { slab } else { (w + 1) * WORD_BITS };
+                if found.is_empty() || attempts >= ATTEMPTS {
+                    self.set.settle(w, self.moves);
+                    from = ((slab >> WORD_LOG2) + group.count()) * WORD_BITS;
+                }
             }
         }
         Slabs::NONE
+    }
+
+    /// Claims slabs from `bit` of a word that was seen as `word`; none if the word has changed.
+    fn claim_from(&self, w: u32, word: u32, bit: u32, unit: u32, most: u32) -> Slabs {
+        if word == u32::MAX && most > WORD_BITS && WORD_BITS.is_multiple_of(unit) {
+            return self.claim_words(w, unit, most);
+        }
+        self.claim_in(w, word, bit, unit, run_at(word, bit).min(most))
     }
 
     /// Claims `len` slabs from `bit` of a word that was seen as `word`, rounded down to a multiple of

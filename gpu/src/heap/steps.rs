@@ -6,6 +6,7 @@
 use super::Heap;
 use super::class::SizeClass;
 use super::search::Found;
+use crate::lanes::Group;
 use core::ptr::NonNull;
 
 /// The result of a search.
@@ -30,9 +31,24 @@ impl Found {
 }
 
 impl Heap {
+    /// One ticket of the first cursor of a class, and the claim of its block, as in the fast path.
+    /// Returns nothing if the ticket is for no free block. The cursor's ring has a next span.
+    pub fn draw_once(&self, class: SizeClass) -> Option<NonNull<u8>> {
+        let group = Group::converged();
+        let drawn = self.draw(group, group, true, class, 0);
+        assert!(!drawn.seen.is_crossed_by(1) && drawn.stale == 0, "the group is to advance");
+        NonNull::new(drawn.address as *mut u8)
+    }
+
+    /// The slot of the span of the first cursor of a class, and the number of tickets left.
+    pub fn slot_and_left(&self, class: SizeClass) -> (u32, i32) {
+        let span = self.cursor(class, 0).span();
+        (span.slot(), span.left())
+    }
+
     /// One search for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
-        self.search(class, 0).searched()
+        self.search(Group::alone(), true, class, 0).searched()
     }
 
     /// One search for the slabs of a large allocation.
@@ -44,7 +60,7 @@ impl Heap {
     pub fn add_run(&self, class: SizeClass) -> bool {
         let info = self.class(class);
         self.overview().class(class).during(|| {
-            let slabs = self.free_slabs().claim(0, info.slabs, info.slabs, false);
+            let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
             if slabs.len > 0 {
                 self.runs().dedicate(slabs.first, class, info);
             }
@@ -59,7 +75,7 @@ impl Heap {
 
     /// Claims one slab. Returns whether there was one.
     pub fn claim_slab(&self) -> bool {
-        self.free_slabs().claim(0, 1, 1, false).len > 0
+        self.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
     }
 
     /// Claims consecutive slabs as a large allocation does, and makes them free again.

@@ -85,6 +85,21 @@ impl Shared {
         self.found(self.heap.alloc(request(size))?, size).found()
     }
 
+    /// One ticket of the cursor, and the claim of its block.
+    pub fn draw(&self, size: usize) -> Option<Piece> {
+        self.found(self.heap.draw_once(SizeClass::of(size as u32))?, size).found()
+    }
+
+    /// The slot of the cursor's span, and the number of tickets left.
+    pub fn slot_and_left(&self, size: usize) -> (u32, i32) {
+        self.heap.slot_and_left(SizeClass::of(size as u32))
+    }
+
+    /// The slab of a piece.
+    pub fn slab(&self, piece: Piece) -> usize {
+        (piece.address.addr().get() - self.heap.base().addr()) / SLAB
+    }
+
     /// One search for a block.
     pub fn search(&self, size: usize) -> Search {
         match self.heap.search_once(SizeClass::of(size as u32)) {

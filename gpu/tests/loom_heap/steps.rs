@@ -44,19 +44,6 @@ pub const UNLISTED_BESIDE_A_SEARCH: Model = model(5, || free_beside_a_search(tru
 /// The other search clears the bit above the list.
 pub const LOWERED_BESIDE_A_SEARCH: Model = model(5, || free_beside_a_search(false));
 
-/// Two threads free blocks of one word, of a run that is not listed. The one that does not make the
-/// word nonzero searches next, and must find a block or try again.
-pub const FREED_IN_ONE_WORD: Model = model(5, || {
-    let (heap, [first, second, ..]) = full_heap::<4>(false);
-    let free_and_search = move |heap: &Shared| {
-        heap.free(second);
-        heap.search(QUARTER)
-    };
-    let (_, found) = both(&heap, move |heap| heap.free(first), free_and_search);
-    assert!(!found.is_proof(), "{FAILED}");
-    heap.check([(QUARTER, 2 + count([found.found()]))]);
-});
-
 /// A search finds a run in the list while another thread still makes it. The search has no proof
 /// while the slab is free or the run has blocks, and the run keeps its hints.
 pub const LISTED_RUN: Model = model(5, || {
@@ -103,7 +90,7 @@ pub const LARGE_SLAB: Model = model(PREEMPTIONS, || {
 
 /// A block goes from its owner to a thread with a stale ticket, which sets it free again, and from
 /// there to the next owner.
-pub const PUT_BACK: Model = model(4, || {
+pub const PUT_BACK: Model = model(3, || {
     let (heap, [mine, _kept]) = full_heap(true);
     let stale = with(&heap, 0, |heap| heap.heap.claim_stale(0));
     let (_, next) = both(&heap, move |heap| heap.free(mine), |heap| heap.search(HALF).found());

@@ -62,6 +62,7 @@ mod retire;
 mod ring;
 mod runs;
 mod search;
+mod set_search;
 mod slabs;
 #[cfg(loom)]
 mod steps;

@@ -1,9 +1,9 @@
 //! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
 //!
 //! Cost of a warp that frees the blocks that it allocated: a load of the slab's entry and a release
-//! fence at once; then an acquire atomic on the bitmap; then one on the run's count, if the word
-//! became fully free; then a load of the list of runs, and one of the idle set if the count is that
-//! of a fully free run. Otherwise: the same for each word of the bitmap.
+//! fence at once; then an acquire atomic on the bitmap; then a load of the list of runs if the word
+//! was zero, and one of the idle set if it became fully free, both at once. In the latter case also
+//! an addition to the run's count, without waiting. Otherwise: the same for each word of the bitmap.
 
 use super::class::SizeClass;
 use super::entry::Entry;
@@ -26,9 +26,8 @@ impl Heap {
     /// Frees memory. May be called from any thread, not only the one that allocated it. If no live
     /// block starts at the address, nothing is freed and a fault is recorded.
     ///
-    /// Cost per warp that frees the blocks that it allocated: a load and a release fence at once, an
-    /// acquire atomic and a load, one after the other; between the last two, another acquire atomic
-    /// if a word of the bitmap became fully free. The head of `free.rs` has the other cases.
+    /// Cost per warp that frees the blocks that it allocated: a load and a release fence at once,
+    /// then an acquire atomic, then two loads at once. The head of `free.rs` has the other cases.
     ///
     /// # Safety
     /// No thread uses the memory any more.

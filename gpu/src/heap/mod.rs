@@ -22,12 +22,12 @@
 //!
 //! | module | structure | decides |
 //! |---|---|---|
-//! | [`runs`] | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
-//! | [`slabs`] | the set of free slabs | which slabs are free |
-//! | [`cursor`] | the span that an SM allocates from | nothing: tickets are hints |
-//! | [`ring`] | the spans of a cursor | nothing |
-//! | [`index_set`] | a hierarchy of bitmaps | membership |
-//! | [`moves`] | operations that hide free memory for a moment | whether a search was complete |
+//! | `runs.rs` | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
+//! | `slabs.rs` | the set of free slabs | which slabs are free |
+//! | `cursor.rs` | the span that an SM allocates from | nothing: tickets are hints |
+//! | `ring.rs` | the spans of a cursor | nothing |
+//! | `index_set.rs` | a hierarchy of bitmaps | membership |
+//! | `moves.rs` | operations that hide free memory for a moment | whether a search was complete |
 //!
 //! A block belongs to the thread that cleared its bit, and a slab to the thread that cleared its
 //! bit or owns all blocks of its run. No other state decides ownership: a thread that acts on a
@@ -62,6 +62,7 @@ mod retire;
 mod ring;
 mod runs;
 mod search;
+mod set_search;
 mod slabs;
 #[cfg(loom)]
 mod steps;

@@ -26,7 +26,7 @@ const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 /// A span so many times as large as all others replaces them: each end of a span costs time.
 const REPLACES: u32 = 4;
 
-/// The [ranges](Span::range) of the spans; initially all are zero, which is unused.
+/// The `range` of each span; initially all are zero, which is unused.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Ring([AtomicU32; SLOTS as usize]);

@@ -16,10 +16,13 @@ use crate::thread;
 const TURNS: u32 = if NATIVE_LAYOUT { 256 } else { 8 };
 
 /// Turns after which each turn of a group searches for single blocks, too.
-const PATIENCE: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+
+/// The most times that the time between two turns is doubled.
+const MOST_DOUBLINGS: u32 = 7;
 
 /// The number of other cursors of the class to draw from while another group replaces a span.
-const HOPS: u32 = 5;
+const HOPS: u32 = 3;
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -78,7 +81,7 @@ impl Heap {
                 break;
             }
             if asks && waits {
-                thread::nanosleep(POLL_NANOS * turn);
+                nap(turn);
                 shard = self.layout.neighbour(shard, turn % HOPS);
             }
             let searches = asks && (is_dry || turn >= PATIENCE);
@@ -86,7 +89,7 @@ impl Heap {
                 match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
-                    Found::Unsure if searches => thread::nanosleep(POLL_NANOS * turn),
+                    Found::Unsure if searches => nap(turn),
                     Found::Unsure => {}
                 }
             }
@@ -170,4 +173,9 @@ impl Heap {
             None
         }
     }
+}
+
+/// Waits before the next turn: longer after each number of turns for which a group is patient.
+fn nap(turn: u32) {
+    thread::nanosleep(POLL_NANOS << (turn / PATIENCE).min(MOST_DOUBLINGS));
 }

@@ -7,8 +7,8 @@
 //!   the caller knows of." This does not hold: a search need not see such a free, and a free that
 //!   leaves its run listed is no move.
 //! - Warps of more than one lane. In the model each lane has a warp to itself.
-//! - `FREED_BEFORE_A_SEARCH` and `MOVED_BESIDE_A_SEARCH` with a preemption: they did not end in 40
-//!   seconds. The models of `steps` have the same for a single search.
+//! - `FREED_BEFORE_A_SEARCH` and `MOVED_BESIDE_A_SEARCH` with two preemptions: they did not end in
+//!   40 seconds. The models of `steps` have the same for a single search.
 //! - The store of a span, and that of the bits of a new run, as stores. Loom would let
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
@@ -78,7 +78,7 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/unlist", FREE_BLOCK, "not listed"),
         ("heap/add-count", SWEPT_RUN, "not idle"),
         ("heap/look-again", SWEPT_RUN, "not idle"),
-        ("heap/publish", FIRST_SPAN, "I4 of runs"),
+        ("heap/publish", LISTED_RUN, "I4 of runs"),
         ("heap/insert", FREE_SLAB, "I1 of slabs"),
         ("heap/claim-slabs", FREE_SLAB, "I1 of slabs"),
         ("heap/raise", SWEPT_RUN, "I2 of sets"),

@@ -41,7 +41,7 @@ pub const NEXT_SPAN: Model = model(2, || {
 
 /// Like [`NEXT_SPAN`], but the thread that stores the span is none of the last owners, and has
 /// released nothing itself.
-pub const NEXT_SPAN_OF_OTHERS: Model = model(1, || {
+pub const NEXT_SPAN_OF_OTHERS: Model = model(2, || {
     let heap = Shared::new(1, 1);
     let pieces = heap.take::<2>(HALF);
     let next = with(&heap, 0, |heap| heap.alloc(HALF));

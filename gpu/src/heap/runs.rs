@@ -334,7 +334,8 @@ impl Runs<'_> {
             rest &= rest - 1;
         }
         if free != bits {
-            self.overview().class(class).during(|| self.remove_idle(w, first, all, bits & !free));
+            // Not of the class: searches for other classes and for slabs look at idle runs, too.
+            self.overview().common().during(|| self.remove_idle(w, first, all, bits & !free));
         }
         free
     }

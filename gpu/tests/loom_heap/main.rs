@@ -60,6 +60,8 @@ holds! {
     a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;
     a_search_keeps_the_hints_of_a_new_run: LISTED_RUN;
     a_search_knows_a_retired_run: RETIRED_BESIDE_A_SEARCH;
+    a_search_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_SEARCH;
+    a_search_for_slabs_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_LARGE_SEARCH;
     a_search_for_slabs_knows_a_retired_run: RETIRED_BESIDE_A_LARGE_SEARCH;
     a_search_knows_slabs_that_another_thread_returns: HIDDEN_FROM_A_SEARCH;
     a_search_for_slabs_knows_those_that_another_thread_returns: HIDDEN_FROM_A_LARGE_SEARCH;

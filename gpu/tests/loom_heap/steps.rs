@@ -78,6 +78,23 @@ pub const RETIRED_BESIDE_A_SEARCH: Model = model(5, || retire_beside_a_search(|h
 /// A search for a slab.
 pub const RETIRED_BESIDE_A_LARGE_SEARCH: Model = model(4, || retire_beside_a_search(Shared::search_large));
 
+/// A thread takes a block of an idle run, frees it and searches. Another thread finds the run not
+/// fully free meanwhile, and removes it from the idle set for a moment.
+fn sweep_beside_a_search(search: fn(&Shared) -> Search) {
+    let free_and_search = move |heap: &Shared| {
+        heap.search(HALF).found().into_iter().for_each(|piece| heap.free(piece));
+        search(heap)
+    };
+    let (found, _) = both(&idle_run(), free_and_search, |heap| heap.search(QUARTER).is_proof());
+    assert!(!found.is_proof(), "{FAILED}");
+}
+
+/// A search for a block of another class.
+pub const SWEPT_BESIDE_A_SEARCH: Model = model(2, || sweep_beside_a_search(|heap| heap.search(QUARTER)));
+
+/// A search for a slab.
+pub const SWEPT_BESIDE_A_LARGE_SEARCH: Model = model(2, || sweep_beside_a_search(Shared::search_large));
+
 /// A thread takes one of two slabs and searches for the other one. A thread that tries to take both
 /// has that one meanwhile.
 fn borrow_beside_a_search(search: fn(&Shared) -> Search) {

@@ -201,7 +201,10 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
-        self.overview().class(run.class).during(|| {
+        // Searches for other classes and for slabs look at idle runs, too.
+        let overview = self.overview();
+        let moves = if is_idle { overview.common() } else { overview.class(run.class) };
+        moves.during(|| {
             if !self.listed().contains(index) {
                 self.listed().insert(index);
             }

@@ -11,7 +11,7 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 pub struct Overview {
     /// Failed allocations.
     failures: AtomicU32,
-    /// Moves of free slabs, and of bits in the upper levels of the sets.
+    /// Moves of free slabs, of idle runs, and of bits in the upper levels of the sets.
     common: Moves,
     /// Moves of the runs of each class.
     classes: [Moves; MAX_CLASSES as usize],

@@ -96,7 +96,8 @@ impl Runs<'_> {
         }
         free &= bits;
         if free != bits {
-            self.overview().class(class).during(|| self.remove_idle(w, first, info, bits & !free));
+            // Not of the class: searches for other classes and for slabs look at idle runs, too.
+            self.overview().common().during(|| self.remove_idle(w, first, info, bits & !free));
         }
         free
     }

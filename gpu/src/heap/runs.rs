@@ -34,6 +34,7 @@ use super::class_info::{ClassInfo, full_word};
 use super::entry::Entry;
 use super::index_set::{IndexSet, has};
 use super::layout::HeapLayout;
+use super::moves::Moves;
 use super::overview::Overview;
 use super::parts::Parts;
 use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
@@ -195,17 +196,18 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
-        let insert = |set: IndexSet| {
+        let insert = |set: IndexSet, moves: &Moves| {
             // A move only if a search may look for the index in vain meanwhile.
             if !set.insert_beside(index) {
-                self.overview().class(run.class).during(|| set.insert(index));
+                moves.during(|| set.insert(index));
             }
         };
         if !self.listed().contains(index) {
-            insert(self.listed());
+            insert(self.listed(), self.overview().class(run.class));
         }
         if is_idle {
-            insert(self.idle());
+            // Searches for other classes and for slabs look at idle runs, too.
+            insert(self.idle(), self.overview().common());
         }
     }
 

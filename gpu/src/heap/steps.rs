@@ -68,6 +68,11 @@ impl Heap {
         })
     }
 
+    /// Whether the run at a slab is in the idle set.
+    pub fn is_idle(&self, class: SizeClass, run: u32) -> bool {
+        self.runs().idle().contains(self.layout.run_index(class, run))
+    }
+
     /// Makes the slabs of all fully free runs free.
     pub fn retire_all(&self) {
         self.retire_idle(0, self.layout.slabs);

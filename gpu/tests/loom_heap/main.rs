@@ -13,6 +13,9 @@
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
 //!   must prevent that, the weakened fence swaps them: see `Site::release_between`.
+//! - A search for another class, by a thread that freed all blocks of a run, while an earlier free
+//!   of one of them has not yet added to the count of fully free words. The run is not idle until
+//!   then, so the search can fail wrongly.
 //! - A claim by a stale ticket beside a search. It hides a block and is no move, so the search can
 //!   fail wrongly.
 #![cfg(loom)]
@@ -59,6 +62,10 @@ holds! {
     a_search_knows_a_run_whose_bit_above_another_clears: LOWERED_BESIDE_A_SEARCH;
     a_search_keeps_the_hints_of_a_new_run: LISTED_RUN;
     a_search_knows_a_retired_run: RETIRED_BESIDE_A_SEARCH;
+    a_search_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_SEARCH;
+    a_search_for_slabs_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_LARGE_SEARCH;
+    a_search_knows_a_run_that_another_thread_makes_idle: IDLE_BESIDE_A_SEARCH;
+    a_search_for_slabs_knows_a_run_that_another_thread_makes_idle: IDLE_BESIDE_A_LARGE_SEARCH;
     a_search_for_slabs_knows_a_retired_run: RETIRED_BESIDE_A_LARGE_SEARCH;
     a_search_knows_slabs_that_another_thread_returns: HIDDEN_FROM_A_SEARCH;
     a_search_for_slabs_knows_those_that_another_thread_returns: HIDDEN_FROM_A_LARGE_SEARCH;

@@ -65,6 +65,46 @@ pub const RETIRED_BESIDE_A_SEARCH: Model = model(5, || retire_beside_a_search(|h
 /// A search for a slab.
 pub const RETIRED_BESIDE_A_LARGE_SEARCH: Model = model(4, || retire_beside_a_search(Shared::search_large));
 
+/// A thread takes a block of an idle run, frees it and searches. Another thread finds the run not
+/// fully free meanwhile, and removes it from the idle set for a moment.
+fn sweep_beside_a_search(search: fn(&Shared) -> Search) {
+    let free_and_search = move |heap: &Shared| {
+        heap.search(HALF).found().into_iter().for_each(|piece| heap.free(piece));
+        search(heap)
+    };
+    let (found, _) = both(&idle_run(), free_and_search, |heap| heap.search(QUARTER).is_proof());
+    assert!(!found.is_proof(), "{FAILED}");
+}
+
+/// A search for a block of another class.
+pub const SWEPT_BESIDE_A_SEARCH: Model = model(2, || sweep_beside_a_search(|heap| heap.search(QUARTER)));
+
+/// A search for a slab.
+pub const SWEPT_BESIDE_A_LARGE_SEARCH: Model = model(2, || sweep_beside_a_search(Shared::search_large));
+
+/// A thread makes a run fully free. Another one allocates all blocks of the run, frees them, and
+/// finds the run in the idle set. So a search must find it there, although the first thread may not
+/// be done with the insertion.
+fn insert_beside_a_search(search: fn(&Shared) -> Search) {
+    let (heap, [first, second]) = full_heap(true);
+    // Clears the bit above the idle set.
+    assert!(heap.search(QUARTER).is_proof());
+    heap.free(first);
+    let free_all_and_search = move |heap: &Shared| {
+        let pieces = [0; 2].map(|_| heap.search(HALF).found());
+        pieces.into_iter().flatten().for_each(|piece| heap.free(piece));
+        count(pieces) == 2 && heap.is_idle(HALF) && search(heap).is_proof()
+    };
+    let (_, is_wrong) = both(&heap, move |heap| heap.free(second), free_all_and_search);
+    assert!(!is_wrong, "{FAILED}");
+}
+
+/// A search for a block of another class.
+pub const IDLE_BESIDE_A_SEARCH: Model = model(3, || insert_beside_a_search(|heap| heap.search(QUARTER)));
+
+/// A search for a slab.
+pub const IDLE_BESIDE_A_LARGE_SEARCH: Model = model(3, || insert_beside_a_search(Shared::search_large));
+
 /// A thread takes one of two slabs and searches for the other one. A thread that tries to take both
 /// has that one meanwhile.
 fn borrow_beside_a_search(search: fn(&Shared) -> Search) {

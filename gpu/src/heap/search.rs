@@ -164,6 +164,11 @@ impl Heap {
             || self.free_slabs().has(info.slabs, before)
     }
 
+    /// The same outside a search.
+    pub(super) fn has_any_run(&self, info: &ClassInfo) -> bool {
+        self.has_run(info, &mut self.overview().common().search())
+    }
+
     /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an
     /// index of the idle set. Returns whether there were any.
     #[cold]

@@ -141,8 +141,8 @@ pub const SOUGHT_TWICE: Model = model(1, || {
     heap.check([(QUARTER, count([mine, theirs]))]);
 });
 
-/// Two threads allocate and free, one of them repeatedly. Whichever allocations succeed, nothing is lost at the
-/// end.
+/// Two threads allocate and free, one of them repeatedly. Whichever allocations succeed, nothing is
+/// lost at the end.
 pub const CHURN: Model = model(2, || {
     let heap = Shared::new(1, 1);
     let churn = |heap: &Shared| heap.alloc(HALF).into_iter().for_each(|piece| heap.free(piece));

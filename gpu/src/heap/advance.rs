@@ -116,11 +116,6 @@ impl Heap {
             return first;
         }
         if let Some((first, runs)) = self.idle_span(group, demand, info, most) {
-            // Groups that fill whole words search for them, all at once, instead of waiting until one
-            // of them finds the next few runs.
-            if is_wide(demand.lanes) {
-                return None;
-            }
             return Some(Span::new(info, first, runs).in_slot(demand.seen.slot()));
         }
         let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
@@ -208,11 +203,6 @@ impl Heap {
         }
         None
     }
-}
-
-/// Whether a group of so many lanes asks for whole words of blocks.
-pub(super) const fn is_wide(lanes: u32) -> bool {
-    lanes >= WORD_BITS
 }
 
 /// The number of bits that are set at distances of `step` from bit `from` on, which is set, at most

@@ -1,6 +1,5 @@
 //! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
 
-use super::advance::is_wide;
 use super::alloc::{Drawn, Ticket};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
@@ -68,7 +67,7 @@ impl Heap {
                 if seen.is_crossed_by(peers.count()) {
                     step = Step::Advance;
                 } else if missed {
-                    (step, seen) = self.step(class, shard, peers.count());
+                    (step, seen) = self.step(class, shard);
                 }
             }
             let advances = group.ballot(step == Step::Advance).contains(peers.leader());
@@ -126,7 +125,7 @@ impl Heap {
 
     /// The next step of a group that got nothing for its tickets, and the span that it is to replace.
     /// If no block ahead is free, the group takes all tickets that are left.
-    fn step(&self, class: SizeClass, shard: u32, lanes: u32) -> (Step, Span) {
+    fn step(&self, class: SizeClass, shard: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
         if now.left() < 0 {
@@ -142,9 +141,7 @@ impl Heap {
                 }
                 return (Step::Draw, now);
             }
-            None if now.is_dry() && (is_wide(lanes) || !self.has_any_run(info)) => {
-                return (Step::Search, now);
-            }
+            None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
             None => {}
         }
         let all = now.left() as u32 + 1;

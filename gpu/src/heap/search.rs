@@ -67,6 +67,8 @@ impl Heap {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let (mut before, mut common_before) = (moves.search(), common.search());
+        // The moves that the leader saw ended are before the reads of all lanes.
+        group.sync();
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
         let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
         let (mut served, mut address) = (0, 0);
@@ -108,7 +110,7 @@ impl Heap {
             }
             return Found::Unsure;
         }
-        // ordering: acquire; pairs with REMOVE, LOWER and UNLIST: the moves that hid memory from the
+        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS: the moves that hid memory from the
         // reads above, before the leader's look at the moves.
         SEARCH_END.fence_acquire();
         group.sync();

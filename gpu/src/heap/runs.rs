@@ -196,18 +196,13 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
         let index = self.index(run);
-        let insert = |set: IndexSet, moves: &Moves| {
-            // A move only if a search may look for the index in vain meanwhile.
-            if !set.insert_beside(index) {
-                moves.during(|| set.insert(index));
-            }
-        };
-        if !self.listed().contains(index) {
-            insert(self.listed(), self.overview().class(run.class));
+        let (listed, idle) = (self.listed(), self.idle());
+        if !listed.contains(index) {
+            insert(listed, index, self.overview().class(run.class));
         }
         if is_idle {
             // Searches for other classes and for slabs look at idle runs, too.
-            insert(self.idle(), self.overview().common());
+            insert(idle, index, self.overview().common());
         }
     }
 
@@ -289,5 +284,14 @@ impl Runs<'_> {
         }
         self.count_claim(run, old, full_word(info.blocks, w));
         old & bits
+    }
+}
+
+/// Inserts an index. Only if its word has no other, a search may look for it in vain meanwhile: then
+/// as a move.
+#[inline(never)]
+fn insert(set: IndexSet, index: u32, moves: &Moves) {
+    if !set.insert_beside(index) {
+        moves.during(|| set.insert(index));
     }
 }

@@ -22,8 +22,8 @@
 //!   fully free word subtracts 1, each after the change of the word. So without operations under
 //!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
 //!   number of these threads.
-//! - I5. A run with a nonzero word is listed, except during the free that made the word nonzero,
-//!   and during a move.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except
+//!   during a move.
 //! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
 //!   free that makes a word fully free marks the run idle, so runs that are not are idle, too.
 //!
@@ -178,8 +178,10 @@ impl Runs<'_> {
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
         let (index, full) = (self.index(run), full_word(run.blocks, w));
-        // Both looks at once, and before the first result is needed.
-        let listed = if old == 0 { self.listed().word_of(index).load_relaxed() } else { u32::MAX };
+        // Both looks at once, and before the first result is needed. At the list also if the word was
+        // nonzero: the free that made it so may not have listed the run yet, and may return later
+        // than this one (I5).
+        let listed = self.listed().word_of(index).load_relaxed();
         let mut idle = u32::MAX;
         if old | bits == full && old != full {
             idle = self.idle().word_of(index).load_relaxed();

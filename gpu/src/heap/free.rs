@@ -107,17 +107,8 @@ impl Heap {
         if bits != 0 {
             let Place { run, block } = place;
             let w = block / WORD_BITS;
-            let released = self.runs().release(run, w, bits);
-            if released.is_unfinished {
-                self.shared().finish_free(
-                    run.first,
-                    run.class,
-                    run.blocks,
-                    w,
-                    bits,
-                    released.old,
-                    released.is_idle,
-                );
+            if let Some(old) = self.runs().release(run, w, bits) {
+                self.shared().finish_free(run.first, run.class, run.blocks, w, bits, old);
             }
         }
         // After the call the block is free, whichever lane freed it.
@@ -128,22 +119,9 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "in registers: a structure would be on every thread's stack"
-    )]
-    fn finish_free(
-        &self,
-        first: u32,
-        class: SizeClass,
-        blocks: u32,
-        w: u32,
-        bits: u32,
-        old: u32,
-        is_idle: bool,
-    ) {
+    fn finish_free(&self, first: u32, class: SizeClass, blocks: u32, w: u32, bits: u32, old: u32) {
         let run = Run { first, class, blocks };
-        self.runs().finish_release(run, is_idle);
+        self.runs().finish_release(run, w, bits, old);
         if old & bits != 0 {
             // Last: it waits for a millisecond.
             self.record_double_frees(run, w, bits, old);

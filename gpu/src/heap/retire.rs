@@ -34,8 +34,10 @@ impl Runs<'_> {
     ) -> Option<u32> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let mut rest = bits;
-        // Relaxed: hints.
-        let is_full = |run| self.is_full(run, info, |word| word.load_relaxed());
+        // Relaxed: hints. A run of another class is listed here if a free listed it late.
+        let is_full = |run| {
+            self.is_full(run, info, |word| word.load_relaxed()) || !self.starts(run, class, info.slabs)
+        };
         while rest != 0 && is_full(first + rest.trailing_zeros()) {
             rest &= rest - 1;
         }

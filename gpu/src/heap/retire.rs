@@ -19,7 +19,12 @@ use super::entry::Entry;
 use super::index_set::WORD_BITS;
 use super::runs::Runs;
 use super::{FREE_ENTRY, LOOK_AGAIN, RETIRE, UNLIST};
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use core::array::from_fn;
+use core::ops::BitOr;
+
+/// Words or counts that are looked at together: their round trips overlap.
+const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Runs<'_> {
     /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
@@ -34,8 +39,9 @@ impl Runs<'_> {
     ) -> Option<u32> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let mut rest = bits;
-        // Relaxed: hints.
-        let is_full = |run| self.is_full(run, info, |word| word.load_relaxed());
+        // Relaxed: hints. A run of another class is listed here if a free listed it late.
+        let is_full =
+            |run| self.is_full(run, info, |word| word.load_relaxed()) || !self.starts(run, class, info.slabs);
         while rest != 0 && is_full(first + rest.trailing_zeros()) {
             rest &= rest - 1;
         }
@@ -50,8 +56,10 @@ impl Runs<'_> {
     fn is_full(&self, run: u32, info: &ClassInfo, look: impl Fn(&AtomicU32) -> u32) -> bool {
         let (first, last) = (self.first_word(run), info.words() - 1);
         let at = |w: u32| look(self.bits(first + w.min(last)));
-        // Four words at once: their round trips overlap.
-        (0..info.words()).step_by(4).all(|w| at(w) | at(w + 1) | at(w + 2) | at(w + 3) == 0)
+        (0..info.words()).step_by(AT_ONCE).all(|w| {
+            let words: [u32; AT_ONCE] = from_fn(|i| at(w + i as u32));
+            words.into_iter().fold(0, BitOr::bitor) == 0
+        })
     }
 
     /// Removes runs from the list, but for those that have free blocks. Returns the latter.
@@ -82,15 +90,14 @@ impl Runs<'_> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (all, mut free, mut rest) = (info.words(), 0, bits);
         while rest != 0 {
-            // Four counts at once: their round trips overlap.
-            let four = [(); 4].map(|()| {
+            let next = [(); AT_ONCE].map(|()| {
                 let bit = rest.trailing_zeros() % WORD_BITS;
                 rest &= rest.wrapping_sub(1);
                 bit
             });
             // Relaxed: hints.
-            let counts = four.map(|bit| self.count(first + bit).load_relaxed());
-            for (bit, count) in four.into_iter().zip(counts) {
+            let counts = next.map(|bit| self.count(first + bit).load_relaxed());
+            for (bit, count) in next.into_iter().zip(counts) {
                 free |= u32::from(count == all) << bit;
             }
         }

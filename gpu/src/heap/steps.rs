@@ -59,18 +59,13 @@ impl Heap {
     /// Makes a run of free slabs, as a refill does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
         let info = self.class(class);
-        self.overview().class(class).during(|| {
+        self.overview().common().during(|| {
             let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
             if slabs.len > 0 {
                 self.runs().dedicate(slabs.first, class, info);
             }
             slabs.len > 0
         })
-    }
-
-    /// Whether the run at a slab is in the idle set.
-    pub fn is_idle(&self, class: SizeClass, run: u32) -> bool {
-        self.runs().idle().contains(self.layout.run_index(class, run))
     }
 
     /// Makes the slabs of all fully free runs free.

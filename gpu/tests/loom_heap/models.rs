@@ -25,7 +25,7 @@ fn alloc_beside_frees(
 }
 
 /// A span is visible to the thread that takes from it, together with the description of its slabs.
-pub const FIRST_SPAN: Model = model(3, || {
+pub const FIRST_SPAN: Model = model(2, || {
     let heap = Shared::new(1, 1);
     let work = |heap: &Shared| heap.free(heap.alloc(HALF).expect("there is a block for each"));
     both(&heap, work, work);
@@ -41,7 +41,7 @@ pub const NEXT_SPAN: Model = model(2, || {
 
 /// Like [`NEXT_SPAN`], but the thread that stores the span is none of the last owners, and has
 /// released nothing itself.
-pub const NEXT_SPAN_OF_OTHERS: Model = model(2, || {
+pub const NEXT_SPAN_OF_OTHERS: Model = model(1, || {
     let heap = Shared::new(1, 1);
     let pieces = heap.take::<2>(HALF);
     let next = with(&heap, 0, |heap| heap.alloc(HALF));
@@ -69,7 +69,7 @@ pub const FREE_RUN: Model = model(3, || {
 });
 
 /// A run moves from its class through the free set to another class.
-pub const SWEPT_RUN: Model = model(5, || {
+pub const SWEPT_RUN: Model = model(3, || {
     let heap = Shared::new(1, 1);
     let all = alloc_beside_frees(&heap, QUARTER, |_| None);
     heap.check([(QUARTER, count(all))]);
@@ -143,7 +143,7 @@ pub const SOUGHT_TWICE: Model = model(1, || {
 
 /// Two threads allocate and free, one of them repeatedly. Whichever allocations succeed, nothing is
 /// lost at the end.
-pub const CHURN: Model = model(2, || {
+pub const CHURN: Model = model(1, || {
     let heap = Shared::new(1, 1);
     let churn = |heap: &Shared| heap.alloc(HALF).into_iter().for_each(|piece| heap.free(piece));
     let churn_twice = move |heap: &Shared| (0..2).for_each(|_| churn(heap));
@@ -161,7 +161,7 @@ pub const EXHAUSTED: Model = model(3, || {
 });
 
 /// Two threads with different cursors allocate the last free block: one of them gets it.
-pub const LAST_BLOCK: Model = model(PREEMPTIONS, || {
+pub const LAST_BLOCK: Model = model(1, || {
     let heap = Shared::new(2, 2);
     let _kept = heap.take::<3>(HALF);
     let threads = [0, 1].map(|lane| with(&heap, lane, |heap| heap.alloc(HALF)));
@@ -170,7 +170,7 @@ pub const LAST_BLOCK: Model = model(PREEMPTIONS, || {
 });
 
 /// A thread that asks for another class retires the run of a block that is freed meanwhile.
-pub const RETIRED_RUN: Model = model(5, || {
+pub const RETIRED_RUN: Model = model(3, || {
     let heap = Shared::new(1, 1);
     let [mine] = heap.take(HALF);
     let (_, theirs) = both(&heap, move |heap| heap.free(mine), |heap| heap.alloc(QUARTER));

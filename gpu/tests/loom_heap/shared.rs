@@ -123,11 +123,6 @@ impl Shared {
         self.heap.add_run(SizeClass::of(size as u32))
     }
 
-    /// Whether the run at the first slab is in the idle set.
-    pub fn is_idle(&self, size: usize) -> bool {
-        self.heap.is_idle(SizeClass::of(size as u32), 0)
-    }
-
     /// Makes the slabs of fully free runs free.
     pub fn retire(&self) {
         self.heap.retire_all();

@@ -82,6 +82,8 @@ impl Heap {
                 if group.leads() {
                     common.begin();
                 }
+                // The beginning of the move is before what each lane hides.
+                group.sync();
                 next = self.find_span(group, demand, &info, survey);
                 if group.leads() {
                     common.end();

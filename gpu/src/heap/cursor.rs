@@ -12,12 +12,13 @@
 //! no group waits at the end of a span.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
-//! is lost with a ticket that is not used. So `left` may have any value. A number beyond the span
-//! is no ticket.
+//! is lost with a ticket that is not used. A number beyond the span is no ticket.
 //!
 //! - I1. `left` changes from at least zero to less by one subtraction only, until the span
 //!   is replaced. So one group crosses the end of a span.
 //! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
+//! - I3. `left > -BIAS`: until the span is replaced, each warp takes at most a ticket for each lane
+//!   and turn of an allocation, and 2^14 warps with 128 turns of 32 lanes are as many as `BIAS`.
 //!
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
@@ -183,8 +184,9 @@ impl Cursor {
     }
 
     /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
-    pub(super) fn skip(&self, seen: Span, blocks: u32) {
-        let _ = self.0.cas_relaxed(seen.0, seen.0 - u64::from(blocks));
+    /// Returns whether it did.
+    pub(super) fn skip(&self, seen: Span, tickets: u32) -> bool {
+        self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
     }
 
     /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Groups

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::search::Found;
 use super::slabs::Slabs;
-use super::{FREE_LARGE, Heap, LARGE_END, POLL_NANOS, STORE_LARGE};
+use super::{FREE_LARGE, Heap, LARGE_END, NAP_NANOS, STORE_LARGE};
 use crate::fault::FaultCheck;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -25,7 +25,7 @@ impl Heap {
             match self.search_large(len, step) {
                 Found::Block(address) => return address,
                 Found::Nothing => return 0,
-                Found::Unsure => thread::nanosleep(POLL_NANOS),
+                Found::Unsure => thread::nanosleep(NAP_NANOS),
             }
         }
         0

@@ -161,11 +161,12 @@ impl HeapLayout {
         if shard < self.shards { shard * self.partition } else { self.slabs }
     }
 
-    /// Another shard, to draw from meanwhile: the next one in the first turn, then others.
+    /// Another shard, to draw from meanwhile, if there are several: the fourth next one in the first
+    /// turn, then others.
     #[inline(always)]
     pub(super) const fn neighbour(&self, shard: u32, turn: u32) -> u32 {
-        let other = shard + (1 << (2 + turn));
-        if other < self.shards { other } else { other % self.shards }
+        let step = (4 << turn) % self.shards;
+        (shard + if step == 0 { 1 } else { step }) % self.shards
     }
 
     /// The cursors for a multiprocessor.
@@ -240,6 +241,16 @@ mod tests {
         for layout in layouts() {
             let shards: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.shard(sm)).collect();
             assert_eq!(shards.into_iter().next_back(), Some(layout.shards - 1), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_another_shard() {
+        for layout in layouts() {
+            for (shard, turn) in (0..layout.shards).flat_map(|shard| [(shard, 0), (shard, 2)]) {
+                let other = layout.neighbour(shard, turn);
+                assert!(other < layout.shards && (other != shard || layout.shards == 1), "{layout:?}");
+            }
         }
     }
 

@@ -95,8 +95,8 @@ pub const MAX_ALIGN: u64 = 1 << 21;
 /// classes at once pin less memory.
 const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
-/// The pause between two looks at a word that another thread is changing.
-const POLL_NANOS: u32 = 300;
+/// The shortest pause before another turn of an operation that other threads were faster than.
+const NAP_NANOS: u32 = 300;
 
 /// A heap in the form that kernels use: a handle.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 63      32 31       0
-//! | open    | begun    |
+//! | begun   | open     |
 //! ```
 //!
 //! A search finds free memory by hints: the sets of runs and of slabs. A thread that changes a
@@ -18,7 +18,8 @@
 use super::{MOVE, SEARCH};
 use crate::sync::AtomicU64;
 
-const OPEN: u64 = 1 << 32;
+/// In the high half, where the carry of its wrap is lost.
+const BEGUN: u64 = 1 << 32;
 
 /// The word. Initially zero. In a sector of the cache of its own, to avoid false sharing.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Before(u64);
 impl Before {
     /// Accounts for moves by the searching threads themselves.
     pub fn note_own(&mut self, moves: u32) {
-        self.0 += u64::from(moves);
+        self.0 = self.0.wrapping_add(u64::from(moves) << 32);
     }
 }
 
@@ -43,27 +44,22 @@ impl Moves {
         Moves(AtomicU64::new(0))
     }
 
-    /// Number of moves that have begun.
-    pub fn begun(&self) -> u32 {
-        self.0.load_relaxed() as u32
-    }
-
     /// Number of moves that have begun and not ended.
     pub fn open(&self) -> u32 {
-        (self.0.load_relaxed() >> 32) as u32
+        self.0.load_relaxed() as u32
     }
 
     /// Begins a move. Relaxed: each step of the move that hides memory releases.
     #[inline(always)]
     pub(super) fn begin(&self) {
-        self.0.add_relaxed(OPEN + 1);
+        self.0.add_relaxed(BEGUN + 1);
     }
 
     /// Ends a move.
     #[inline(always)]
     pub(super) fn end(&self) {
         // ordering: release; pairs with `search`: the completed hints before the end.
-        self.0.at(MOVE).sub_release(OPEN);
+        self.0.at(MOVE).sub_release(1);
     }
 
     /// Runs `f` as a move.
@@ -85,7 +81,7 @@ impl Moves {
     /// search's reads and this call.
     pub(super) fn is_unchanged(&self, before: Before) -> bool {
         // Relaxed: the fence orders it behind the reads of the search.
-        before.0 < OPEN && self.0.load_relaxed() == before.0
+        before.0 as u32 == 0 && self.0.load_relaxed() == before.0
     }
 }
 

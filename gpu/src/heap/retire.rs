@@ -104,19 +104,20 @@ impl Runs<'_> {
         free &= bits;
         if free != bits {
             // Not of the class: searches for other classes and for slabs look at idle runs, too.
-            self.overview().common().during(|| self.remove_idle(w, first, info, bits & !free));
+            self.overview().common().during(|| self.remove_idle(class, info, w, bits & !free));
         }
         free
     }
 
     /// Removes runs from the idle set, but for those that are fully free.
-    fn remove_idle(&self, w: u32, first: u32, info: &ClassInfo, bits: u32) {
+    fn remove_idle(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
         // ordering: as in `retire` (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
-            free |= u32::from(self.is_free(first + bit, info)) << bit;
+            free |= u32::from(self.is_free(first + bit, class, info)) << bit;
             rest &= rest - 1;
         }
         if free != 0 {
@@ -125,13 +126,15 @@ impl Runs<'_> {
     }
 
     /// Whether all blocks of a run that was removed from the idle set are free. If not, the free
-    /// that makes the word full that is not so now marks the run idle.
-    fn is_free(&self, run: u32, info: &ClassInfo) -> bool {
-        (0..info.words()).all(|w| {
-            let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
-            // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
-            word.load_relaxed() == full || word.or_relaxed(0) == full
-        })
+    /// that makes the word full that is not so now marks the run idle. A run of another class is
+    /// idle here if a free marked it late.
+    fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        self.starts(run, class, info.slabs)
+            && (0..info.words()).all(|w| {
+                let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
+                // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
+                word.load_relaxed() == full || word.or_relaxed(0) == full
+            })
     }
 
     /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
@@ -170,7 +173,7 @@ impl Runs<'_> {
             return false;
         }
         if self.count(run).cas_relaxed(all, 0).is_err() {
-            if self.is_free(run, info) {
+            if self.is_free(run, class, info) {
                 self.idle().insert(self.layout.run_index(class, run));
             }
             return false;

@@ -3,7 +3,7 @@
 use super::fill::Stretch;
 use super::record::{Record, Recorded, front_of};
 use super::{CANARY, CANARY_LEAST, CallSite, UNSET};
-use crate::heap::{Heap, POLL_NANOS};
+use crate::heap::{Heap, NAP_NANOS};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::Layout;
@@ -71,7 +71,7 @@ impl Heap {
             // After a look that found nothing there is one more request: what others gave back before is there.
             last = !self.empty_quarantine();
             if !last {
-                thread::nanosleep(POLL_NANOS << turn.min(DOUBLINGS));
+                thread::nanosleep(NAP_NANOS << turn.min(DOUBLINGS));
             }
         }
         self.refuse()

@@ -124,7 +124,7 @@ impl Heap {
 
     /// The open moves of a class.
     pub(super) fn open_at(&self, class: SizeClass) -> u64 {
-        self.offsets.overview + Overview::offset_of(class) as u64 + 4
+        self.offsets.overview + Overview::offset_of(class) as u64
     }
 
     pub(super) fn word(&self, offset: u64) -> u32 {

@@ -6,10 +6,10 @@
 //! with a span of the ring that has free blocks.
 
 use super::Heap;
+use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
-use super::index_set::WORD_BITS;
 use super::ring::Survey;
 use super::search::SCATTER;
 use super::slabs::Slabs;
@@ -73,7 +73,9 @@ impl Heap {
     fn replace_span(&self, group: Group, demand: Demand) -> bool {
         let Demand { class, shard, seen, .. } = demand;
         let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
-        let survey = ring.survey(group, self.runs(), class, &info, seen.slot());
+        let runs = self.runs();
+        let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
+        let survey = ring.survey(group, &info, seen.slot(), look);
         let mut next = survey.free;
         if next.is_none() {
             // A search that finds nothing, again and again in a full heap, is no move.
@@ -99,7 +101,7 @@ impl Heap {
 
     /// Memory for the next span: many free slabs in a row, else fully free runs of the class, else
     /// any free slabs, else those of fully free runs of other classes. A span of fully free runs is
-    /// in no other ring than before.
+    /// not added to the ring: it stays in those that have it.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);

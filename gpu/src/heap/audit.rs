@@ -12,9 +12,10 @@ pub use violation::{Defect, Invariant, Violation};
 pub use visitor::{FreeSlab, LargeAudit, RunAudit, Visitor};
 
 use super::Heap;
+use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
 use super::entry::Entry;
-use super::index_set::{IndexSet, WORD_BITS, low_bits};
+use super::index_set::IndexSet;
 
 impl Heap {
     /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may

@@ -1,10 +1,14 @@
 //! The layout of the blocks of one class in runs of slabs, and the runs of a span; the same
 //! arithmetic on host and device.
 
-use super::class::SizeClass;
-use super::cursor::{MAX_BLOCKS, MAX_RUNS};
-use super::index_set::{WORD_BITS, WORD_LOG2};
+use super::bits::words;
+use super::class::{SizeClass, divided, reciprocal};
 use crate::kernel::DeviceData;
+
+/// A span has fewer blocks.
+pub(super) const MAX_BLOCKS: u32 = 1 << 26;
+/// The most runs of a span.
+pub(super) const MAX_RUNS: u32 = 255;
 
 /// The most slabs of a run, and the most of a run that is longer only to hold two blocks or to
 /// waste little.
@@ -93,19 +97,6 @@ impl ClassInfo {
     }
 }
 
-/// Words of the bitmap that the blocks of a run have bits in.
-#[inline(always)]
-pub(super) const fn words(blocks: u32) -> u32 {
-    (blocks + (WORD_BITS - 1)) >> WORD_LOG2
-}
-
-/// The bits of the blocks of a run in word `w` of its bitmap; none after the last.
-#[inline(always)]
-pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
-    let left = blocks.saturating_sub(w * WORD_BITS);
-    if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
-}
-
 /// The most slabs of a run that is longer to have more blocks: a power of two.
 pub(super) const fn largest_run(partition: u32) -> u32 {
     let part = if partition / RUN_PART < MAX_RUN.0 { partition / RUN_PART } else { MAX_RUN.0 };
@@ -121,15 +112,4 @@ const fn clamped(n: u32) -> u32 {
     } else {
         MAX_RUNS
     }
-}
-
-/// `ceil(2^32 / n)` for `n` from 2 on: the factor of [`divided`].
-const fn reciprocal(n: u32) -> u32 {
-    ((1u64 << 32).div_ceil(n as u64)) as u32
-}
-
-/// `x / n` for the [`reciprocal`] of `n`, exact while `x * n` is at most 2^32.
-#[inline(always)]
-pub(super) const fn divided(x: u32, reciprocal: u32) -> u32 {
-    ((x as u64 * reciprocal as u64) >> 32) as u32
 }

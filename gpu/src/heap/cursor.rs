@@ -23,7 +23,8 @@
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
 use super::STORE_SPAN;
-use super::class_info::{ClassInfo, divided};
+use super::class::divided;
+use super::class_info::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
 use crate::sync::AtomicU64;
 
 const LEFT_BITS: u32 = 27;
@@ -37,10 +38,8 @@ const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
 const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
-/// A span has fewer blocks.
-pub(super) const MAX_BLOCKS: u32 = BIAS as u32;
-/// The most runs of a span.
-pub(super) const MAX_RUNS: u32 = (1 << RUN_BITS) - 1;
+
+const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
 
 /// Blocks of one or more consecutive runs of slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Span {
         Span(self.0 | DRY)
     }
 
-    /// The same for a group that has nothing to do with the end. In copies only, never in memory.
+    /// The same, but no group crosses its end. In copies only, never in memory.
     #[inline(always)]
     pub(super) const fn passed(self) -> Self {
         Span(self.0 | PASSED)
@@ -239,6 +238,15 @@ mod tests {
         cursor.replace(seen, next);
         assert_eq!(cursor.span(), next.with_left(128 - 34));
         assert!(!cursor.span().passed().is_crossed_by(128));
+    }
+
+    #[test]
+    fn one_of_many_groups_takes_all_tickets() {
+        let info = info(16);
+        let cursor = Cursor::new(Span::new(&info, 0, MAX_RUNS));
+        let seen = cursor.span();
+        let took = (0..1000).filter(|_| cursor.skip(seen, seen.left() as u32 + 1)).count();
+        assert_eq!((took, cursor.span()), (1, seen.with_left(-1)));
     }
 
     #[test]

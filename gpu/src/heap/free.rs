@@ -1,13 +1,13 @@
 //! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
 //!
 //! Cost of a warp that frees the blocks that it allocated: a load of the slab's entry and a release
-//! fence at once; then an acquire atomic on the bitmap; then a load of the list of runs if the word
-//! was zero, and one of the idle set if it became fully free, both at once. In the latter case also
-//! an addition to the run's count, without waiting. Otherwise: the same for each word of the bitmap.
+//! fence at once; then an acquire atomic on the bitmap; then a load of the list of runs and, as the
+//! word became fully free, one of the idle set at once with an addition to the run's count, for
+//! which it does not wait. Otherwise: the same for each word of the bitmap.
 
+use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::entry::Entry;
-use super::index_set::WORD_BITS;
 use super::runs::Run;
 use super::{FREE, Heap};
 use crate::fault::{FaultCheck, SeenWords};

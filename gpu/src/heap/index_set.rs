@@ -14,12 +14,9 @@
 //!
 //! A bit of a word that is zero is harmless. [Searches](super::set_search) clear it. Lock-free.
 
+use super::bits::{WORD_BITS, WORD_LOG2, has};
 use super::{INSERT, LOWER, RAISE, REMOVE};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
-
-/// Bits in a word of any bitmap here.
-pub(super) const WORD_BITS: u32 = 32;
-pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
 
 /// Attempts to insert an index into a word that has others.
 const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
@@ -30,17 +27,6 @@ pub(super) struct IndexSet {
     words: *const AtomicU32,
     /// Words of level 0.
     len: u32,
-}
-
-/// Words of all levels of a set of indices below `indices`.
-pub(super) const fn total_words(indices: u32) -> u32 {
-    let mut len = indices.div_ceil(WORD_BITS);
-    let mut total = len;
-    while len > 1 {
-        len = len.div_ceil(WORD_BITS);
-        total += len;
-    }
-    total
 }
 
 impl IndexSet {
@@ -169,53 +155,5 @@ impl IndexSet {
         if self.at(self.level(level).0 + w).load_relaxed() != 0 {
             self.raise(level, w);
         }
-    }
-}
-
-/// Whether a word of level 0 has the bit of index `i`.
-#[inline(always)]
-pub(super) const fn has(word: u32, i: u32) -> bool {
-    word >> (i % WORD_BITS) & 1 == 1
-}
-
-/// The lowest `n` bits, all for 32 and more.
-#[inline(always)]
-pub(super) const fn low_bits(n: u32) -> u32 {
-    if n >= WORD_BITS { u32::MAX } else { (1 << n) - 1 }
-}
-
-/// The number of consecutive set bits of `word` from `bit` on.
-#[inline(always)]
-pub(super) const fn run_at(word: u32, bit: u32) -> u32 {
-    if bit >= WORD_BITS {
-        return 0;
-    }
-    let run = (!(word >> bit)).trailing_zeros();
-    if run < WORD_BITS - bit { run } else { WORD_BITS - bit }
-}
-
-/// The first bit of the first `least` consecutive set bits of `word`.
-pub(super) const fn first_run(word: u32, least: u32) -> Option<u32> {
-    let mut start = word.trailing_zeros();
-    while start < WORD_BITS {
-        let end = start + run_at(word, start);
-        if end - start >= least {
-            return Some(start);
-        }
-        let rest = if end < WORD_BITS { word >> end << end } else { 0 };
-        start = rest.trailing_zeros();
-    }
-    None
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_of_bits() {
-        assert_eq!((run_at(0b1110, 1), run_at(u32::MAX, 30), run_at(1, 32)), (3, 2, 0));
-        assert_eq!((first_run(0b1101_1101, 3), first_run(0b1101_1101, 4)), (Some(2), None));
-        assert_eq!((first_run(0, 1), first_run(u32::MAX, 32)), (None, Some(0)));
     }
 }

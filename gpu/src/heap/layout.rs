@@ -1,8 +1,8 @@
 //! The division of a heap into slabs and of slabs into blocks; the same on host and device.
 
+use super::bits::{WORD_BITS, WORD_LOG2, total_words};
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
-use super::index_set::{WORD_BITS, WORD_LOG2, total_words};
 use crate::sync::NATIVE_LAYOUT;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
@@ -179,8 +179,8 @@ impl HeapLayout {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::class_info::divided;
-    use super::super::cursor::MAX_RUNS;
+    use super::super::class::divided;
+    use super::super::class_info::MAX_RUNS;
     use super::*;
 
     fn layouts() -> impl Iterator<Item = HeapLayout> {

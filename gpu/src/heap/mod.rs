@@ -9,11 +9,12 @@
 //! ring       the next span          all tickets left, if no block ahead is free
 //!               | none                 |
 //!               v                      v
-//! advance    a span of the ring with free blocks, else new spans of free slabs, else idle runs of
-//!            the class elsewhere, else slabs of idle runs of other classes ---> next span
+//! advance    a span of the ring with free blocks, else new spans of many free slabs, else idle
+//!            runs of the class elsewhere, else any free slabs, else slabs of idle runs of other
+//!            classes ---> next span
 //!               | none
 //!               v
-//! search     single free blocks of listed runs, or the proof that there are none
+//! search     free blocks of listed runs, or the proof that there are none
 //!
 //! free       the slab's entry ---> runs: set bits ---> the run is listed; idle if fully free
 //! ```
@@ -41,11 +42,13 @@
 mod advance;
 mod alloc;
 mod audit;
+mod bits;
 mod block_cache;
 pub mod class;
 mod class_info;
 mod cursor;
 pub mod debug;
+mod draw;
 mod entry;
 mod free;
 mod group;
@@ -86,7 +89,10 @@ use crate::kernel::DeviceHandle;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use entry::Entry;
+use index_set::IndexSet;
 use points::*;
+use runs::Runs;
+use slabs::FreeSlabs;
 
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
@@ -150,6 +156,17 @@ impl Heap {
     fn shared(&self) -> &Heap {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.parts.shared }
+    }
+
+    #[inline(always)]
+    fn runs(&self) -> Runs<'_> {
+        Runs { parts: &self.parts, layout: &self.layout }
+    }
+
+    fn free_slabs(&self) -> FreeSlabs<'_> {
+        // SAFETY: `from_raw_parts`' promise.
+        let set = unsafe { IndexSet::new(self.parts.free, self.layout.slabs) };
+        FreeSlabs { set, slabs: self.layout.slabs, moves: self.overview().common() }
     }
 
     /// The sizes and counts of the heap.

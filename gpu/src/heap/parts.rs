@@ -5,11 +5,8 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Cursor;
 use super::debug::Debugger;
-use super::index_set::IndexSet;
 use super::overview::Overview;
 use super::ring::Ring;
-use super::runs::Runs;
-use super::slabs::FreeSlabs;
 use crate::fault::FaultLog;
 use crate::sync::AtomicU32;
 
@@ -43,8 +40,8 @@ pub struct Parts {
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,
-    /// For each shard, at a stride of [`HINT_STRIDE`] words: the words of the free set after the
-    /// start of its partition that it has looked at. A hint.
+    /// For each shard, at a stride of [`HINT_STRIDE`] words: the end of its last claim of slabs, in
+    /// slabs after the start of its partition. A hint.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,
@@ -96,17 +93,6 @@ impl Heap {
     }
 
     #[inline(always)]
-    pub(super) fn runs(&self) -> Runs<'_> {
-        Runs { parts: &self.parts, layout: &self.layout }
-    }
-
-    pub(super) fn free_slabs(&self) -> FreeSlabs<'_> {
-        // SAFETY: `from_raw_parts`' promise.
-        let set = unsafe { IndexSet::new(self.parts.free, self.layout.slabs) };
-        FreeSlabs { set, slabs: self.layout.slabs, moves: self.overview().common() }
-    }
-
-    #[inline(always)]
     pub(super) fn overview(&self) -> &Overview {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.parts.overview }
@@ -116,5 +102,16 @@ impl Heap {
     pub(super) fn faults(&self) -> &FaultLog {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.parts.faults }
+    }
+
+    /// The address of a block of a run.
+    #[inline(always)]
+    pub(super) fn block_address(&self, info: &ClassInfo, run: u32, block: u32) -> u64 {
+        self.slab_address(run) + u64::from(block * info.bytes)
+    }
+
+    #[inline(always)]
+    pub(super) fn slab_address(&self, slab: u32) -> u64 {
+        self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
     }
 }

@@ -1,10 +1,10 @@
 //! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
 
-use super::alloc::{Drawn, Ticket};
+use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
-use super::index_set::{WORD_BITS, low_bits};
+use super::draw::{Drawn, Ticket};
 use super::search::Found;
 use super::{Heap, NAP_NANOS};
 use crate::lanes::Group;
@@ -63,17 +63,15 @@ impl Heap {
             }
             let served = group.ballot(address != 0);
             let missed = asks && peers.members().without(served) == peers.members();
-            let (mut step, mut seen) = (Step::Draw, drawn.seen);
-            if asks && peers.leads() {
-                if seen.is_crossed_by(peers.count()) {
-                    step = Step::Advance;
-                } else if missed {
-                    (step, seen) = self.step(class, shard);
-                }
-            }
-            let advances = group.ballot(step == Step::Advance).contains(peers.leader());
-            let waits = group.ballot(step == Step::Wait).contains(peers.leader());
-            let mut is_dry = group.ballot(step == Step::Search).contains(peers.leader());
+            let (step, seen) = match drawn.seen {
+                seen if !asks || !peers.leads() => (Step::Draw, seen),
+                seen if seen.is_crossed_by(peers.count()) => (Step::Advance, seen),
+                _ if missed => self.step(class, shard),
+                seen => (Step::Draw, seen),
+            };
+            // The step of the group of peers, which its leader knows.
+            let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
+            let (advances, waits, mut is_dry) = (is(Step::Advance), is(Step::Wait), is(Step::Search));
             if !group.all(!advances) {
                 is_dry |= self.advance(group, peers, advances, class, shard, seen);
             }
@@ -105,12 +103,17 @@ impl Heap {
                 address = drawn.address;
             }
         }
-        let failed = group.ballot(address == 0).count();
+        self.count_failures(group, address == 0);
+        address
+    }
+
+    /// Counts the lanes of a group whose allocation failed.
+    fn count_failures(&self, group: Group, fails: bool) {
+        let failed = group.ballot(fails).count();
         if failed > 0 && group.leads() {
             // Relaxed: a statistic.
             self.overview().failures().add_relaxed(failed);
         }
-        address
     }
 
     /// Puts back what the lane claimed by a ticket for a run that is gone.

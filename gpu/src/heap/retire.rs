@@ -13,10 +13,11 @@
 //!
 //! The invariants are those of [`runs`](super::runs).
 
+use super::bits::WORD_BITS;
+use super::bits::full_word;
 use super::class::SizeClass;
-use super::class_info::{ClassInfo, full_word};
+use super::class_info::ClassInfo;
 use super::entry::Entry;
-use super::index_set::WORD_BITS;
 use super::runs::Runs;
 use super::{FREE_ENTRY, LOOK_AGAIN, RETIRE, UNLIST};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};

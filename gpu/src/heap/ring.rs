@@ -14,10 +14,8 @@
 //!
 //! Spans are hints: their runs may have been retired since. All operations are relaxed.
 
-use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
-use super::runs::Runs;
 use crate::lanes::Group;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
@@ -73,23 +71,23 @@ impl Ring {
         Span::of_range(info, range).in_slot(slot)
     }
 
-    /// Looks at all spans, by all lanes of the group. The cursor's span is in slot `slot`.
+    /// Looks at all spans, by all lanes of the group. The cursor's span is in slot `slot`. For the
+    /// run at a slab, `look` returns whether it has a fully free word, or `None` if it is gone.
     pub(super) fn survey(
         &self,
         group: Group,
-        runs: Runs<'_>,
-        class: SizeClass,
         info: &ClassInfo,
         slot: u32,
+        look: impl Fn(u32) -> Option<bool>,
     ) -> Survey {
         let (mut used, mut free, mut total) = (0, 0, 0);
         let mut i = group.rank();
         while i < SLOTS {
             let span = Span::of_range(info, self.slot(i).load_relaxed());
-            let first = span.first(info);
-            if span.runs() > 0 && runs.starts(first, class, info.slabs) {
+            let seen = if span.runs() > 0 { look(span.first(info)) } else { None };
+            if let Some(is_free) = seen {
                 used |= 1 << i;
-                free |= u32::from(runs.free_words(first) > 0) << i;
+                free |= u32::from(is_free) << i;
                 total += span.runs();
             }
             i += group.count();
@@ -140,6 +138,7 @@ impl Default for Ring {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::class::SizeClass;
     use super::super::layout::HeapLayout;
     use super::*;
 

@@ -25,14 +25,16 @@
 //! - I5. A run with a block that a free has set free is listed when that free returns, except
 //!   during a move.
 //! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
-//!   free that makes a word fully free marks the run idle, so runs that are not are idle, too.
+//!   free that makes a word fully free marks the run idle, so an idle run need not be fully free.
 //!
 //! [`retire`](super::retire) removes runs from the two sets.
 
+use super::bits::full_word;
+use super::bits::has;
 use super::class::SizeClass;
-use super::class_info::{ClassInfo, full_word};
+use super::class_info::ClassInfo;
 use super::entry::Entry;
-use super::index_set::{IndexSet, has};
+use super::index_set::IndexSet;
 use super::layout::HeapLayout;
 use super::moves::Moves;
 use super::overview::Overview;

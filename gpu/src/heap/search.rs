@@ -7,9 +7,9 @@
 
 use super::Heap;
 use super::SEARCH_END;
+use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::index_set::{WORD_BITS, low_bits};
 use super::moves::Before;
 use crate::lanes::{Group, select_bit};
 
@@ -166,7 +166,8 @@ impl Heap {
             || self.free_slabs().has(info.slabs, before)
     }
 
-    /// The same outside a search.
+    /// Whether there are free slabs for a run of the class, or runs that can be made free, for a
+    /// caller that is not in a search.
     pub(super) fn has_any_run(&self, info: &ClassInfo) -> bool {
         self.has_run(info, &mut self.overview().common().search())
     }

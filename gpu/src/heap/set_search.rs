@@ -2,7 +2,8 @@
 //!
 //! A search clears the bits of words that are zero, as moves: later ones do not come down to them.
 
-use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2};
+use super::bits::{WORD_BITS, WORD_LOG2};
+use super::index_set::IndexSet;
 use super::moves::{Before, Moves};
 use crate::lanes::Group;
 
@@ -90,7 +91,7 @@ impl IndexSet {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::index_set::total_words;
+    use super::super::bits::total_words;
     use super::*;
     use crate::sync::AtomicU32;
     use std::collections::BTreeSet;

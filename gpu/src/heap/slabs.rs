@@ -6,7 +6,8 @@
 //! Lock-free: a claim that gets too little lost slabs to other claims.
 
 use super::CLAIM_SLABS;
-use super::index_set::{IndexSet, WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
+use super::bits::{WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
+use super::index_set::IndexSet;
 use super::moves::{Before, Moves};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;

@@ -1,8 +1,8 @@
 //! The slabs, in address order.
 
 use super::{Defect, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
+use crate::heap::bits::full_word;
 use crate::heap::class::SizeClass;
-use crate::heap::class_info::full_word;
 use crate::heap::entry::Entry;
 
 impl<V: Visitor> Walk<'_, V> {

@@ -2,9 +2,9 @@
 
 use super::Violation;
 use crate::heap::Heap;
+use crate::heap::bits::{WORD_BITS, full_word};
 use crate::heap::class::SizeClass;
-use crate::heap::class_info::{ClassInfo, full_word};
-use crate::heap::index_set::WORD_BITS;
+use crate::heap::class_info::ClassInfo;
 
 /// Receives the findings of an audit: cursors and sets, then slabs in address order.
 pub trait Visitor {

@@ -34,8 +34,8 @@ pub const MARKED_BESIDE: Model = model(3, || {
     assert!(!is_wrong, "{FAILED}");
 });
 
-/// A run is listed late, by a free that was under way while all blocks were freed and the slab became
-/// a run of another class. Searches pass over it to the run behind it in the same word.
+/// A run is listed late, by a free that was under way while all blocks were freed and the slab
+/// became a run of another class. Searches pass over it to the run behind it in the same word.
 pub const LISTED_LATE: Model = model(3, || {
     let (heap, [first, second], [last, _]) = two_full_runs();
     let free_and_retire = move |heap: &Shared| {

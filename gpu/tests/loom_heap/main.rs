@@ -7,14 +7,17 @@
 //!   the caller knows of." This does not hold: a search need not see such a free, and a free that
 //!   leaves its run listed is no move.
 //! - Warps of more than one lane. In the model each lane has a warp to itself.
-//! - `FREED_BEFORE_A_SEARCH`, `MOVED_BESIDE_A_SEARCH` and `LAST_BLOCK` with two preemptions: they did
-//!   not end in 40 seconds. The models of `steps` have the same for a single search.
+//! - `FREED_BEFORE_A_SEARCH`, `MOVED_BESIDE_A_SEARCH` and `LAST_BLOCK` with two preemptions: they
+//!   did not end in 40 seconds. The models of `steps` have the first two for a single
+//!   search.
 //! - The store of a span, and that of the bits of a new run, as stores. Loom would let
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
 //!   must prevent that, the weakened fence swaps them: see `Site::release_between`.
 //! - Two frees in one word. The second one does not look at the list, which the first one may not
 //!   have reached yet. So a search after the second free can fail wrongly.
+//! - `IndexSet::settle` outside of a move: the word that a search of a class begins with is the only
+//!   one of the class here, so it needs no bit above.
 //! - Runs of more than one word, and a list of more than one word for a class: the heaps here are
 //!   too small.
 //! - A read by one thread that a fence of another thread is to complete. Loom's acquire fence also

@@ -54,8 +54,8 @@ pub const LISTED_RUN: Model = model(5, || {
     heap.check([(HALF, count([found.found()]))]);
 });
 
-/// A thread with a ticket for an earlier run claims a block of a run that another thread still makes.
-/// It finds the entry of the new run, and sets the block free again.
+/// A thread with a ticket for an earlier run claims a block of a run that another thread still
+/// makes. It finds the entry of the new run, and sets the block free again.
 pub const STALE_TICKET: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
     let (is_added, ()) = both(&heap, |heap| heap.add_run(HALF), |heap| heap.heap.claim_stale(0));

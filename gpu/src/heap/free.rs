@@ -107,8 +107,17 @@ impl Heap {
         if bits != 0 {
             let Place { run, block } = place;
             let w = block / WORD_BITS;
-            if let Some(old) = self.runs().release(run, w, bits) {
-                self.shared().finish_free(run.first, run.class, run.blocks, w, bits, old);
+            let released = self.runs().release(run, w, bits);
+            if released.is_unfinished {
+                self.shared().finish_free(
+                    run.first,
+                    run.class,
+                    run.blocks,
+                    w,
+                    bits,
+                    released.old,
+                    released.is_idle,
+                );
             }
         }
         // After the call the block is free, whichever lane freed it.
@@ -119,9 +128,22 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    fn finish_free(&self, first: u32, class: SizeClass, blocks: u32, w: u32, bits: u32, old: u32) {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "in registers: a structure would be on every thread's stack"
+    )]
+    fn finish_free(
+        &self,
+        first: u32,
+        class: SizeClass,
+        blocks: u32,
+        w: u32,
+        bits: u32,
+        old: u32,
+        is_idle: bool,
+    ) {
         let run = Run { first, class, blocks };
-        self.runs().finish_release(run, w, bits, old);
+        self.runs().finish_release(run, is_idle);
         if old & bits != 0 {
             // Last: it waits for a millisecond.
             self.record_double_frees(run, w, bits, old);

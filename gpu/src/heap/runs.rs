@@ -59,6 +59,17 @@ pub(super) struct Run {
     pub blocks: u32,
 }
 
+/// What a free found besides the bits it set.
+#[derive(Clone, Copy)]
+pub(super) struct Released {
+    /// The word before.
+    pub old: u32,
+    /// Whether `finish_release` has something to do.
+    pub is_unfinished: bool,
+    /// Whether the run is to be marked idle.
+    pub is_idle: bool,
+}
+
 impl Runs<'_> {
     #[inline(always)]
     pub fn entry(&self, slab: u32) -> &AtomicU32 {
@@ -149,9 +160,8 @@ impl Runs<'_> {
     }
 
     /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
-    /// Returns the word before if [`finish_release`](Self::finish_release) is to be called.
     #[inline(always)]
-    pub fn release(&self, run: Run, w: u32, bits: u32) -> Option<u32> {
+    pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
         let old = self.set_bits(run, w, bits);
         self.count_release(run, w, bits, old)
     }
@@ -166,29 +176,31 @@ impl Runs<'_> {
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
     }
 
-    /// Accounts for bits that were set in a word that was `old`. Returns that word if a hint is
-    /// missing, or if a bit was set already.
+    /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
     #[inline(always)]
-    fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Option<u32> {
-        let index = self.index(run);
+    fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
+        let (index, full) = (self.index(run), full_word(run.blocks, w));
         // Both looks at once, and before the first result is needed. At the list also if the word was
         // nonzero: the free that made it so may not have listed the run yet, and may return later
         // than this one (I5).
-        let mut hints = self.listed().word_of(index).load_relaxed();
-        if becomes_full(run, w, bits, old) {
-            hints &= self.idle().word_of(index).load_relaxed();
+        let listed = self.listed().word_of(index).load_relaxed();
+        let mut idle = u32::MAX;
+        if old | bits == full && old != full {
+            idle = self.idle().word_of(index).load_relaxed();
             // Relaxed: a hint (I4).
             self.count(run.first).add_relaxed(1);
         }
-        (!has(hints, index) || old & bits != 0).then_some(old)
+        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let is_unfinished = !is_listed || !is_idle || old & bits != 0;
+        Released { old, is_unfinished, is_idle: !is_idle }
     }
 
-    /// Completes the hints after a release of `bits` in word `w` of a run, which was `old` (I5, I6).
+    /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
     #[cold]
     #[inline(never)]
-    pub fn finish_release(&self, run: Run, w: u32, bits: u32, old: u32) {
-        let (index, listed, idle) = (self.index(run), self.listed(), self.idle());
-        let is_idle = becomes_full(run, w, bits, old) && !idle.contains(index);
+    pub fn finish_release(&self, run: Run, is_idle: bool) {
+        let index = self.index(run);
+        let (listed, idle) = (self.listed(), self.idle());
         if !listed.contains(index) {
             insert(listed, index, self.overview().class(run.class));
         }
@@ -213,8 +225,9 @@ impl Runs<'_> {
         // Without a release: each change of the word since the free that set these bits was a
         // read-modify-write, so the next claim acquires that free (I3).
         let before = self.set_bits(run, w, bits);
-        if self.count_release(run, w, bits, before).is_some() {
-            self.finish_release(run, w, bits, before);
+        let released = self.count_release(run, w, bits, before);
+        if released.is_unfinished {
+            self.finish_release(run, released.is_idle);
         }
     }
 
@@ -276,13 +289,6 @@ impl Runs<'_> {
         self.count_claim(run, old, full_word(info.blocks, w));
         old & bits
     }
-}
-
-/// Whether `bits` make word `w` of a run, which was `old`, fully free.
-#[inline(always)]
-fn becomes_full(run: Run, w: u32, bits: u32, old: u32) -> bool {
-    let full = full_word(run.blocks, w);
-    old | bits == full && old != full
 }
 
 /// Inserts an index. Only if its word has no other, a search may look for it in vain meanwhile: then

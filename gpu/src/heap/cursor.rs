@@ -18,7 +18,8 @@
 //!   is replaced. So one group crosses the end of a span.
 //! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
 //! - I3. `left > -BIAS`: until the span is replaced, each warp takes at most a ticket for each lane
-//!   and turn of an allocation, and 2^14 warps with 128 turns of 32 lanes are as many as `BIAS`.
+//!   in each of the 128 turns of an allocation, and 1024 for the rest of a span: as many as `BIAS`
+//!   for 13,000 warps, more than a GPU has at a time.
 //!
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 

@@ -25,6 +25,10 @@ const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 /// The number of other cursors of the class to draw from while another group replaces a span.
 const HOPS: u32 = 3;
 
+/// The most tickets that a group takes on the rest of a span although other groups may do the same
+/// (I3 of `cursor`).
+const MOST_TAKEN: u32 = 1024;
+
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
 
@@ -146,10 +150,12 @@ impl Heap {
             None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
             None => {}
         }
-        // All tickets that are left, if no other group took any meanwhile: so `left` gets negative by
-        // this group only, and by one (I3 of `cursor`).
-        let is_taken = cursor.skip(now, now.left() as u32 + 1);
-        (if is_taken { Step::Advance } else { Step::Draw }, now)
+        let all = now.left() as u32 + 1;
+        if all > MOST_TAKEN {
+            return (if cursor.skip(now, all) { Step::Advance } else { Step::Draw }, now);
+        }
+        let old = cursor.take(all);
+        (if old.is_crossed_by(all) { Step::Advance } else { Step::Wait }, old)
     }
 
     /// The number of blocks at the front of a span that are not free; `None` if none of this run and

@@ -81,6 +81,7 @@ holds! {
     a_search_passes_over_a_run_that_is_listed_late: LISTED_LATE;
     a_slab_goes_from_one_large_allocation_to_the_next: LARGE_SLAB;
     a_stale_ticket_for_a_new_run_is_put_back: STALE_TICKET;
+    a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;
     a_block_is_put_back_for_the_next_owner: PUT_BACK;
     a_run_stays_idle_when_a_block_is_put_back: PUT_BACK_BESIDE_A_RETIRE;
 }

@@ -45,6 +45,19 @@ pub const UNLISTED_BESIDE_A_SEARCH: Model = model(3, || free_beside_a_search(tru
 /// The other search clears the bit above the list.
 pub const LOWERED_BESIDE_A_SEARCH: Model = model(3, || free_beside_a_search(false));
 
+/// Two threads free blocks of one word, of a run that is not listed. The one that does not make the
+/// word nonzero searches next, and must find a block or try again.
+pub const FREED_IN_ONE_WORD: Model = model(4, || {
+    let (heap, [first, second, ..]) = full_heap::<4>(false);
+    let free_and_search = move |heap: &Shared| {
+        heap.free(second);
+        heap.search(QUARTER)
+    };
+    let (_, found) = both(&heap, move |heap| heap.free(first), free_and_search);
+    assert!(!found.is_proof(), "{FAILED}");
+    heap.check([(QUARTER, 2 + count([found.found()]))]);
+});
+
 /// A search finds a run in the list while another thread still makes it. The search has no proof
 /// while the slab is free or the run has blocks, and the run keeps its hints.
 pub const LISTED_RUN: Model = model(5, || {

@@ -199,8 +199,7 @@ impl Runs<'_> {
     #[cold]
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
-        let index = self.index(run);
-        let (listed, idle) = (self.listed(), self.idle());
+        let (index, listed, idle) = (self.index(run), self.listed(), self.idle());
         if !listed.contains(index) {
             insert(listed, index, self.overview().class(run.class));
         }
@@ -291,8 +290,7 @@ impl Runs<'_> {
     }
 }
 
-/// Inserts an index. Only if its word has no other, a search may look for it in vain meanwhile: then
-/// as a move.
+/// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
 #[inline(never)]
 fn insert(set: IndexSet, index: u32, moves: &Moves) {
     if !set.insert_beside(index) {

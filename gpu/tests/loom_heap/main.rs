@@ -14,10 +14,8 @@
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
 //!   must prevent that, the weakened fence swaps them: see `Site::release_between`.
-//! - Two frees in one word. The second one does not look at the list, which the first one may not
-//!   have reached yet. So a search after the second free can fail wrongly.
-//! - `IndexSet::settle` outside of a move: the word that a search of a class begins with is the only
-//!   one of the class here, so it needs no bit above.
+//! - `IndexSet::settle` outside of a move: the word that a search of a class begins with is the
+//!   only one of the class here, so it needs no bit above.
 //! - Runs of more than one word, and a list of more than one word for a class: the heaps here are
 //!   too small.
 //! - A read by one thread that a fence of another thread is to complete. Loom's acquire fence also

@@ -114,8 +114,8 @@ pub const FREED_TWICE: Model = model(PREEMPTIONS, || {
 });
 
 /// A thread frees the last blocks of the only slab and allocates from another class. Meanwhile an
-/// allocation fails on the same cursor, for a thread that has seen none of these frees. That failure
-/// is no proof for the thread that freed the blocks.
+/// allocation fails on the same cursor, for a thread that has seen none of these frees. That
+/// failure is no proof for the thread that freed the blocks.
 pub const FREED_BEFORE_A_SEARCH: Model = model(1, || {
     let heap = Shared::new(1, 1);
     let [first, second] = heap.take(HALF);

@@ -1,9 +1,9 @@
 //! Advance: the next span of a cursor, for the group that crossed the end of the last one.
 //!
 //! All lanes that are there work for one cursor after the other: they look at its ring, prepare new
-//! runs, or look for idle ones. While a group replaces a span, all other warps of the SM that need
-//! the class wait, so what counts is the number of round trips, one after the other: three to go on
-//! with a span of the ring that has free blocks.
+//! runs, or look for idle ones. While a group replaces a span, other warps of the SM that need the
+//! class draw from other cursors, by their slow path. So what counts is the number of round trips,
+//! one after the other: five to go on with a span of the ring that has free blocks.
 
 use super::Heap;
 use super::bits::WORD_BITS;

@@ -28,7 +28,7 @@ pub(super) const fn full_word(blocks: u32, w: u32) -> u32 {
     if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
 }
 
-/// Whether a word of level 0 has the bit of index `i`.
+/// Whether the word of a bitmap that has a bit for index `i` has it set.
 #[inline(always)]
 pub(super) const fn has(word: u32, i: u32) -> bool {
     word >> (i % WORD_BITS) & 1 == 1

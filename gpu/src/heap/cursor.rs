@@ -8,7 +8,7 @@
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
 //! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
 //! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is not
-//! negative any more. Tickets below zero are for the blocks of the next span of the cursor's ring, so
+//! negative any more unless all of its tickets were taken meanwhile (`replace`). Tickets below zero are for the blocks of the next span of the cursor's ring, so
 //! no group waits at the end of a span.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
@@ -17,9 +17,9 @@
 //! - I1. `left` changes from at least zero to less by one subtraction only, until the span
 //!   is replaced. So one group crosses the end of a span.
 //! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
-//! - I3. `left > -BIAS`: until the span is replaced, each warp takes at most a ticket for each lane
-//!   in each of the 128 turns of an allocation, and 1024 for the rest of a span: as many as `BIAS`
-//!   for 13,000 warps, more than a GPU has at a time.
+//! - I3. `left > -BIAS`: until the span is replaced, an allocation by a warp takes at most 2^9
+//!   tickets of it, one for each lane in its first turns, and then waits for 1 ms or more. `BIAS` is
+//!   2^17 such allocations: a replacement would have to take longer than ten by each warp of a GPU.
 //!
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
@@ -184,9 +184,9 @@ impl Cursor {
     }
 
     /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
-    /// Returns whether it did.
-    pub(super) fn skip(&self, seen: Span, tickets: u32) -> bool {
-        self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
+    /// Returns the span as it is otherwise.
+    pub(super) fn skip(&self, seen: Span, tickets: u32) -> Result<(), Span> {
+        self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).map(|_| ()).map_err(Span)
     }
 
     /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Groups
@@ -246,7 +246,7 @@ mod tests {
         let info = info(16);
         let cursor = Cursor::new(Span::new(&info, 0, MAX_RUNS));
         let seen = cursor.span();
-        let took = (0..1000).filter(|_| cursor.skip(seen, seen.left() as u32 + 1)).count();
+        let took = (0..1000).filter(|_| cursor.skip(seen, seen.left() as u32 + 1).is_ok()).count();
         assert_eq!((took, cursor.span()), (1, seen.with_left(-1)));
     }
 

@@ -19,15 +19,18 @@ const TURNS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// Turns after which the pause between two of them doubles. All pauses of an allocation together
-/// are 1.2 ms.
+/// are 1.2 to 2.4 ms.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
-/// The number of other cursors of the class to draw from while another group replaces a span.
+/// The number of distances at which a group looks for another cursor of the class, from turn to turn,
+/// while another group replaces a span.
 const HOPS: u32 = 3;
 
-/// The most tickets that a group takes on the rest of a span although other groups may do the same
-/// (I3 of `cursor`).
-const MOST_TAKEN: u32 = 1024;
+/// Attempts to take the rest of a span that other groups take tickets of, too.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+
+/// Turns after which a group takes no tickets of a span that another group is replacing.
+const CAUTION: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -102,9 +105,15 @@ impl Heap {
             }
             peers = group.matching(if asks { class.0 } else { NONE });
             shard = group.read_32(shard, peers.leader());
-            drawn = self.draw(group, peers, asks, class, shard);
+            let is_replaced = || self.cursor(class, shard).span().left() < 0;
+            let is_blocked = asks && turn >= CAUTION && peers.leads() && is_replaced();
+            let draws = asks && !group.ballot(is_blocked).contains(peers.leader());
+            drawn = self.draw(group, peers, draws, class, shard);
             if asks {
                 address = drawn.address;
+            }
+            if !draws {
+                drawn.seen = Span::UNUSED.passed();
             }
         }
         self.count_failures(group, address == 0);
@@ -144,18 +153,35 @@ impl Heap {
         }
         match self.occupied(class, info, now) {
             Some(blocks) => {
-                let _ = blocks > 0 && cursor.skip(now, blocks);
+                if blocks > 0 {
+                    let _ = cursor.skip(now, blocks);
+                }
                 return (Step::Draw, now);
             }
             None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
             None => {}
         }
-        let all = now.left() as u32 + 1;
-        if all > MOST_TAKEN {
-            return (if cursor.skip(now, all) { Step::Advance } else { Step::Draw }, now);
+        self.take_rest(class, shard, now)
+    }
+
+    /// Takes all tickets that are left of a span. By compare-and-swaps, so that one group does: with
+    /// subtractions, many groups at once could borrow from the fields above `left`.
+    fn take_rest(&self, class: SizeClass, shard: u32, seen: Span) -> (Step, Span) {
+        let mut now = seen;
+        for _ in 0..ATTEMPTS {
+            match self.cursor(class, shard).skip(now, now.left() as u32 + 1) {
+                Ok(()) => return (Step::Advance, now),
+                Err(changed) => now = changed,
+            }
+            if now.left() < 0 {
+                return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
+            }
+            // The span was replaced.
+            if now.range() != seen.range() {
+                break;
+            }
         }
-        let old = cursor.take(all);
-        (if old.is_crossed_by(all) { Step::Advance } else { Step::Wait }, old)
+        (Step::Draw, now)
     }
 
     /// The number of blocks at the front of a span that are not free; `None` if none of this run and

@@ -13,8 +13,7 @@
 //!
 //! The invariants are those of [`runs`](super::runs).
 
-use super::bits::WORD_BITS;
-use super::bits::full_word;
+use super::bits::{WORD_BITS, full_word};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::entry::Entry;
@@ -126,9 +125,9 @@ impl Runs<'_> {
         }
     }
 
-    /// Whether all blocks of a run that was removed from the idle set are free. If not, the free
-    /// that makes the word full that is not so now marks the run idle. A run of another class is
-    /// idle here if a free marked it late.
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, it has seen a
+    /// word that is not fully free, and the free that changes this marks the run idle. A run of
+    /// another class is idle here if a free marked it late.
     fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
         self.starts(run, class, info.slabs)
             && (0..info.words()).all(|w| {

@@ -29,8 +29,7 @@
 //!
 //! [`retire`](super::retire) removes runs from the two sets.
 
-use super::bits::full_word;
-use super::bits::has;
+use super::bits::{full_word, has};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::entry::Entry;

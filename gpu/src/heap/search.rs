@@ -1,9 +1,9 @@
 //! Search: memory for a class when its cursor is exhausted and there is no run for a span.
 //!
-//! All lanes of a group look at the words of one listed run at once, and claim as many of its free
-//! blocks as lanes ask for. A search also proves that there are none: it unlists the runs that it
-//! finds without free blocks. If no move by another thread overlapped the search, then at its end
-//! no block of the class was free, and there were no slabs for a run of it.
+//! All lanes of a group look at 32 words of the list at once, then at the words of one run, and claim
+//! as many of its free blocks as lanes ask for. A search also proves that there are none: it unlists
+//! the runs that it finds without free blocks. If no move by another thread overlapped the search,
+//! then at its end no block of the class was free, and there were no slabs for a run of it.
 
 use super::Heap;
 use super::SEARCH_END;

@@ -8,7 +8,8 @@
 use crate::support::{SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
-/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`].
+/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]. Those
+/// of the host library have exactly so many, as they only allocate and free in a heap.
 const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(4, 4), (30, 15)];
 
 /// The assembly that makes a mask opaque, except the instruction that writes it.

@@ -6,9 +6,9 @@
 //! The bar is 40 registers for an allocation and 32 for a free, without spills. If the program's
 //! kernels are linked by the driver, with each function compiled once, both meet it at the call: 32
 //! registers and no spills; functions off the fast path spill. If each kernel is compiled with
-//! copies of all functions it can reach, a call spills a little, too. Without a
-//! limit such a kernel takes all registers, because its register count includes every function it
-//! can reach.
+//! copies of all functions it can reach, neither meets it: each spills a little at the call.
+//! Without a limit, a free then takes 46 registers, and an allocation all, because the count
+//! includes every function that the kernel can reach.
 
 use crate::support::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
 use crate::support::built_with;

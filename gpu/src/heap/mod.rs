@@ -6,7 +6,7 @@
 //! alloc      cursor: tickets ---> runs: claim bits ---> the run's entry is of the class: done
 //!               | beyond the end       | a bit is missing: next tickets (refill)
 //!               v                      v
-//! ring       the next span          all tickets left, if no block ahead is free
+//! ring       the next span          the tickets left, if no block ahead is free
 //!               | none                 |
 //!               v                      v
 //! advance    a span of the ring with free blocks, else new spans of many free slabs, else idle

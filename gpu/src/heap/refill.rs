@@ -26,8 +26,8 @@ const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 /// while another group replaces a span.
 const HOPS: u32 = 3;
 
-/// Attempts to take the rest of a span that other groups take tickets of, too.
-const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+/// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
+const MOST_TAKEN: u32 = 64;
 
 /// Turns after which a group takes no tickets of a span that another group is replacing.
 const CAUTION: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -73,7 +73,7 @@ impl Heap {
             let (step, seen) = match drawn.seen {
                 seen if !asks || !peers.leads() => (Step::Draw, seen),
                 seen if seen.is_crossed_by(peers.count()) => (Step::Advance, seen),
-                _ if missed => self.step(class, shard),
+                _ if missed => self.step(class, shard, peers.count()),
                 seen => (Step::Draw, seen),
             };
             // The step of the group of peers, which its leader knows.
@@ -141,8 +141,8 @@ impl Heap {
     }
 
     /// The next step of a group that got nothing for its tickets, and the span that it is to replace.
-    /// If no block ahead is free, the group takes all tickets that are left.
-    fn step(&self, class: SizeClass, shard: u32) -> (Step, Span) {
+    /// If no block ahead is free, the group takes the tickets that are left, or many of them.
+    fn step(&self, class: SizeClass, shard: u32, lanes: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
         if now.left() < 0 {
@@ -154,34 +154,23 @@ impl Heap {
         match self.occupied(class, info, now) {
             Some(blocks) => {
                 if blocks > 0 {
-                    let _ = cursor.skip(now, blocks);
+                    cursor.skip(now, blocks);
                 }
                 return (Step::Draw, now);
             }
             None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
             None => {}
         }
-        self.take_rest(class, shard, now)
-    }
-
-    /// Takes all tickets that are left of a span. By compare-and-swaps, so that one group does: with
-    /// subtractions, many groups at once could borrow from the fields above `left`.
-    fn take_rest(&self, class: SizeClass, shard: u32, seen: Span) -> (Step, Span) {
-        let mut now = seen;
-        for _ in 0..ATTEMPTS {
-            match self.cursor(class, shard).skip(now, now.left() as u32 + 1) {
-                Ok(()) => return (Step::Advance, now),
-                Err(changed) => now = changed,
-            }
-            if now.left() < 0 {
-                return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
-            }
-            // The span was replaced.
-            if now.range() != seen.range() {
-                break;
-            }
-        }
-        (Step::Draw, now)
+        // Not more at once: many groups may do this at the same time (I3 of `cursor`).
+        let rest = (now.left() as u32 + 1).min(MOST_TAKEN * lanes);
+        let old = cursor.take(rest);
+        let step = match old.left() {
+            _ if old.is_crossed_by(rest) => Step::Advance,
+            left if left >= 0 => Step::Draw,
+            _ if old.is_dry() => Step::Search,
+            _ => Step::Wait,
+        };
+        (step, old)
     }
 
     /// The number of blocks at the front of a span that are not free; `None` if none of this run and

@@ -29,9 +29,6 @@ const HOPS: u32 = 3;
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
 
-/// Turns after which a group takes no tickets of a span that another group is replacing.
-const CAUTION: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
-
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
 
@@ -105,15 +102,9 @@ impl Heap {
             }
             peers = group.matching(if asks { class.0 } else { NONE });
             shard = group.read_32(shard, peers.leader());
-            let is_replaced = || self.cursor(class, shard).span().left() < 0;
-            let is_blocked = asks && turn >= CAUTION && peers.leads() && is_replaced();
-            let draws = asks && !group.ballot(is_blocked).contains(peers.leader());
-            drawn = self.draw(group, peers, draws, class, shard);
+            drawn = self.draw(group, peers, asks, class, shard);
             if asks {
                 address = drawn.address;
-            }
-            if !draws {
-                drawn.seen = Span::UNUSED.passed();
             }
         }
         self.count_failures(group, address == 0);

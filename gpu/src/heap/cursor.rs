@@ -7,9 +7,10 @@
 //!
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
 //! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
-//! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is not
-//! negative any more unless all of its tickets were taken meanwhile (`replace`). Tickets below zero are for the blocks of the next span of the cursor's ring, so
-//! no group waits at the end of a span.
+//! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is
+//! not negative any more unless all of its tickets were taken meanwhile (`replace`). Tickets below
+//! zero are for the blocks of the next span of the cursor's ring, so no group waits at the end of
+//! a span.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.

@@ -22,8 +22,8 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 /// are 1.2 to 2.4 ms.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
-/// The number of distances at which a group looks for another cursor of the class, from turn to turn,
-/// while another group replaces a span.
+/// The number of distances at which a group looks for another cursor of the class, from turn to
+/// turn, while another group replaces a span.
 const HOPS: u32 = 3;
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.

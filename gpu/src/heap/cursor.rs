@@ -15,8 +15,7 @@
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
 //!
-//! - I1. `left` changes from at least zero to less by one subtraction only, until the span
-//!   is replaced. So one group crosses the end of a span.
+//! - I1. Until the span is replaced, one subtraction makes `left` negative: one group crosses.
 //! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
 //! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for which
 //!   it found no free block, and one in each of the 129 turns of an allocation, which take 1 ms or

@@ -110,9 +110,9 @@ unsafe impl DeviceAlloc for FreeList {
 unsafe impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
     const POINTS: &'static [&'static [&'static str]] = if heap::DEBUG {
-        &[&heap::SITES, &heap::POINTS, &scans::POINTS, &heap::debug::DEBUG_SITES]
+        &[&heap::SITES, &heap::POINTS, &heap::debug::DEBUG_SITES]
     } else {
-        &[&heap::SITES, &heap::POINTS, &scans::POINTS]
+        &[&heap::SITES, &heap::POINTS]
     };
 
     #[track_caller]

@@ -67,11 +67,6 @@ impl Scans {
         Scans { begun, result }
     }
 
-    /// The number of scans that have begun, and the number that have ended.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.begun.load_relaxed(), self.result.load_relaxed() / 2)
-    }
-
     /// The result of a scan that began after this call: another group's scan, or `scan`, which this
     /// group runs if no other scan is under way. Returns `None` if other groups' scans took too
     /// long. Anything else that a scan publishes must be ordered by the caller.

@@ -195,7 +195,7 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
 }
 
 #[test]
-fn memory_in_the_cursors_of_one_class_serves_another() {
+fn memory_in_the_spans_of_one_class_serves_another() {
     with_lane(|| {
         let mut checked = Checked::new(1 << 20);
         for size in [16, 32, 64, 128, 256, 512] {
@@ -205,15 +205,6 @@ fn memory_in_the_cursors_of_one_class_serves_another() {
         assert_eq!(fill(&mut checked, 1024), 1024);
         checked.check();
     });
-}
-
-#[test]
-fn a_walk_without_a_word_for_each_slab_is_none() {
-    let owned = OwnedHeap::new(1 << 20, 1);
-    let slabs = owned.layout.slabs;
-    let walk =
-        |words: u32| owned.heap.audit(slabs, &mut vec![7; words as usize], &mut heap::Census::default());
-    assert_eq!((walk(slabs - 1), walk(slabs), walk(slabs + 1)), (None, Some(()), Some(())));
 }
 
 /// A visitor can modify its copy of the run it is given.
@@ -235,6 +226,6 @@ fn a_run_that_is_not_there_has_no_blocks() {
     with_lane(|| checked.step(Step::Alloc(64, 0)));
     let slabs = checked.owned.layout.slabs;
     let mut elsewhere = Elsewhere(0);
-    assert_eq!(checked.owned.heap.audit(slabs, &mut vec![0; slabs as usize], &mut elsewhere), Some(()));
+    checked.owned.heap.audit(slabs, &mut elsewhere);
     assert!(elsewhere.0 > 0);
 }

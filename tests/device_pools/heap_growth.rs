@@ -86,10 +86,7 @@ fn a_full_heap_that_grows_allocates_again() {
             assert_eq!(all.len() as u64, capacity / BLOCK, "all that is there, and no more");
             let full = stats(&heap);
             assert_eq!((full.usage.reserved_bytes, full.free_bytes), (capacity, 0));
-            assert!(
-                full.failed_allocations > 0 && full.cursors_found_none > 0,
-                "allocations failed: {full:#?}"
-            );
+            assert!(full.failed_allocations > 0, "allocations failed: {full:#?}");
         }
         free(&heap, &all.iter().map(|block| DevicePtr(*block as *mut u8)).collect::<Vec<_>>());
         assert_eq!(stats(&heap).free_bytes, BYTES);

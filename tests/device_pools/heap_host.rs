@@ -28,7 +28,7 @@ fn a_new_heap_is_all_fresh() {
                 (BYTES, BYTES, BYTES)
             );
             assert_eq!((stats.high_water_bytes, stats.fragmentation), (0, 0.0));
-            assert_eq!((stats.live_blocks, stats.searches, stats.faults), (0, 0, 0));
+            assert_eq!((stats.live_blocks, stats.faults), (0, 0));
             assert!(stats.classes.is_empty());
             allocate(&heap, 100, 100);
             heap.reset().unwrap();
@@ -74,6 +74,9 @@ fn freed_blocks_are_free_again() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(BYTES).build(&device).unwrap();
         let blocks = allocate(&heap, 6000, 256);
+        // The runs of the class have more blocks than were allocated.
+        let all = stats(&heap);
+        assert_eq!((all.live_blocks, all.live_bytes), (6000, 6000 * 256));
         // Every other block is freed, so no free run is larger than a block.
         let (even, odd): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(i, _)| i % 2 == 0);
         let only = |half: Vec<(usize, &DevicePtr<u8>)>| {
@@ -81,7 +84,9 @@ fn freed_blocks_are_free_again() {
         };
         free(&heap, &only(even));
         let half = stats(&heap);
-        assert_eq!((half.live_blocks, half.free_block_bytes), (3000, 3000 * 256));
+        assert_eq!(half.live_blocks, 3000);
+        assert_eq!(half.free_block_bytes, all.free_block_bytes + 3000 * 256);
+        assert_eq!(half.free_bytes, all.free_bytes + 3000 * 256);
         assert!(half.fragmentation > 0.0);
         free(&heap, &only(odd));
         let none = stats(&heap);
@@ -97,36 +102,17 @@ fn freed_blocks_are_free_again() {
 }
 
 #[test]
-fn the_largest_free_piece_can_be_allocated_and_no_more() {
-    for device in devices(SEEDS) {
-        for (freed, whole) in [(4, false), (8, false), (12, false), (16, true), (64, true)] {
-            let heap = Heap::builder(1 << 20).build(&device).unwrap();
-            let mut blocks = allocate(&heap, 256, 4096);
-            blocks.sort_unstable_by_key(|block| block.0 as u64);
-            free(&heap, &blocks[..freed]);
-            let stats = stats(&heap);
-            assert_eq!(stats.free_bytes, freed as u64 * 4096);
-            assert_eq!(stats.usage.largest_free_bytes.unwrap() == stats.free_bytes, whole, "{stats:#?}");
-            let largest = stats.usage.largest_free_bytes.unwrap();
-            assert!(heap.allocate(layout_of(largest + 1)).unwrap().is_none(), "{largest} of {freed}");
-            assert!(heap.allocate(layout_of(largest)).unwrap().is_some(), "{largest} of {freed}");
-        }
-    }
-}
-
-#[test]
 fn a_failed_allocation_is_no_error_and_is_counted() {
     for device in devices(SEEDS) {
         let heap = Heap::builder(1 << 20).build(&device).unwrap();
         assert!(heap.allocate(layout_of(2 << 20)).unwrap().is_none(), "more than the heap has");
-        assert_eq!((stats(&heap).searches, stats(&heap).failed_allocations), (0, 1));
+        assert_eq!(stats(&heap).failed_allocations, 1);
         let got = heap.allocate_many(&vec![layout_of(4096); 300]).unwrap();
         assert_eq!(got.iter().flatten().count(), 256);
         let full = stats(&heap);
         assert_eq!((full.live_bytes, full.free_bytes, full.failed_allocations), (1 << 20, 0, 1 + 300 - 256));
-        assert!(full.searches > 0 && full.cursors_found_none > 0, "{full:#?}");
         let class = full.classes.iter().find(|class| class.class_bytes == 4096).unwrap();
-        assert_eq!((class.live_blocks, class.searches), (256, full.searches));
+        assert_eq!(class.live_blocks, 256);
     }
 }
 

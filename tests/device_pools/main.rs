@@ -14,5 +14,6 @@ mod freelist;
 mod global_heap;
 mod heap_growth;
 mod heap_host;
+mod heap_pieces;
 mod kernels;
 mod support;

@@ -63,7 +63,7 @@ pub fn free(heap: &Heap, blocks: &[DevicePtr<u8>]) {
 /// The statistics, in which every byte is counted once.
 pub fn stats(heap: &Heap) -> HeapStats {
     let stats = heap.stats().unwrap();
-    let in_blocks = stats.live_bytes + stats.quarantined_bytes + stats.free_block_bytes + stats.cursor_bytes;
+    let in_blocks = stats.live_bytes + stats.quarantined_bytes + stats.free_block_bytes;
     let in_slabs = stats.large_bytes + stats.slack_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     assert_eq!(in_blocks + in_slabs, stats.usage.reserved_bytes, "{stats:#?}");
     assert!((0.0..1.0).contains(&stats.fragmentation), "{stats:#?}");

@@ -8,6 +8,10 @@
 use crate::support::{SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
+/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]. Those
+/// of the host library have exactly so many, as they only allocate and free in a heap.
+const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(4, 4), (30, 15)];
+
 /// The assembly that makes a mask opaque, except the instruction that writes it.
 const OPAQUE: [&str; 3] = [".reg .b32 w", "mov.u32 w, %warpid", "shr.u32 w, w, 31"];
 
@@ -167,7 +171,8 @@ fn barriers(text: &str) -> Barriers {
 
 #[test]
 fn every_barrier_waits_for_lanes_that_return_at_different_times() {
-    for (folder, arch) in SHIPPED_KERNELS.iter().flat_map(|folder| [(*folder, "sm_70"), (*folder, "sm_80")]) {
+    let kernels = SHIPPED_KERNELS.into_iter().zip(LEAST);
+    for ((folder, least), arch) in kernels.flat_map(|kernels| [(kernels, "sm_70"), (kernels, "sm_80")]) {
         let Some(text) = built(folder, arch) else { return };
         let Barriers { own_mask, follows, unsound } = barriers(&text);
         println!(
@@ -175,7 +180,7 @@ fn every_barrier_waits_for_lanes_that_return_at_different_times() {
         );
         assert_eq!(own_mask + follows + unsound.len(), text.matches("bar.warp.sync").count(), "{folder}");
         assert_eq!(unsound, [""; 0], "in {folder} for {arch}");
-        assert!(own_mask >= 30 && follows >= 15, "{folder} for {arch}: {own_mask} and {follows}");
+        assert!(own_mask >= least.0 && follows >= least.1, "{folder} for {arch}: {own_mask} and {follows}");
     }
 }
 

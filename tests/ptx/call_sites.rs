@@ -6,9 +6,9 @@
 //! The bar is 40 registers for an allocation and 32 for a free, without spills. If the program's
 //! kernels are linked by the driver, with each function compiled once, both meet it at the call: 32
 //! registers and no spills; functions off the fast path spill. If each kernel is compiled with
-//! copies of all functions it can reach, an allocation spills a little at the call, too. Without a
-//! limit such a kernel takes all registers, because its register count includes every function it
-//! can reach.
+//! copies of all functions it can reach, neither meets it: each spills a little at the call.
+//! Without a limit, a free then takes 46 registers, and an allocation all, because the count
+//! includes every function that the kernel can reach.
 
 use crate::support::assembler::{Part, Usage, assemble, assemble_apart, ptxas};
 use crate::support::built_with;
@@ -36,25 +36,25 @@ const fn max(kernel: &'static str, registers: u32, own_spills: u32, spills: u32)
 const LIMITED: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
-    max("site_free", 32, 0, 0),
-    max("site_alloc", 32, 40, 10474),
-    max("site_alloc_any", 32, 44, 10574),
+    max("site_free", 32, 4, 24),
+    max("site_alloc", 32, 32, 6344),
+    max("site_alloc_any", 32, 40, 6424),
 ];
 
 const AT_THE_BAR: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
-    max("site_free", 35, 0, 0),
-    max("site_alloc", 40, 52, 9534),
-    max("site_alloc_any", 40, 40, 9506),
+    max("site_free", 40, 0, 0),
+    max("site_alloc", 40, 32, 5664),
+    max("site_alloc_any", 40, 40, 5744),
 ];
 
 const UNLIMITED: [Most; 5] = [
     max("site_store", 10, 0, 0),
     max("site_load", 8, 0, 0),
-    max("site_free", 32, 0, 0),
-    max("site_alloc", 255, 0, 0),
-    max("site_alloc_any", 255, 0, 0),
+    max("site_free", 46, 0, 0),
+    max("site_alloc", 255, 24, 40),
+    max("site_alloc_any", 255, 24, 40),
 ];
 
 /// Kernels over their limits: more registers than listed, or over a tenth more spills.
@@ -126,9 +126,10 @@ fn kernels_over_the_limits_are_reported() {
         spill_bytes,
         ..Usage::default()
     };
-    assert!(over(&[usage(32, 0, 0)], &LIMITED).is_empty());
+    let listed = [max("site_free", 32, 0, 0)];
+    assert!(over(&[usage(32, 0, 0)], &listed).is_empty());
     for worse in [usage(33, 0, 0), usage(32, 8, 8), usage(32, 0, 8)] {
-        assert_eq!(over(std::slice::from_ref(&worse), &LIMITED), [&worse]);
+        assert_eq!(over(std::slice::from_ref(&worse), &listed), [&worse]);
     }
-    assert_eq!(over(&[Usage { kernel: "site_other".into(), ..usage(1, 0, 0) }], &LIMITED).len(), 1);
+    assert_eq!(over(&[Usage { kernel: "site_other".into(), ..usage(1, 0, 0) }], &listed).len(), 1);
 }

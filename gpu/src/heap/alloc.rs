@@ -1,16 +1,20 @@
-//! Allocation: one subtraction for the lanes of a warp that ask for the same class.
+//! Allocation: one subtraction and one claim for the lanes of a warp that ask for the same class.
+//!
+//! Cost of a warp whose lanes all ask for one class: three round trips, one after the other. An
+//! atomic subtraction takes tickets from the cursor; an acquire atomic claims the bits of the
+//! blocks; a load of the run's entry shows that the run is still one of the class (I2 of
+//! [`runs`](super::runs)). If the blocks lie in two words of the bitmap, two lanes claim at once. A
+//! claim from a fully free word also subtracts from the run's count, without waiting.
 
 use super::Heap;
 use super::class::SizeClass;
-use super::class_info::ClassInfo;
-use super::cursor::Span;
 use super::debug::CallSite;
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
-/// The largest alignment that a block of a class may be asked for: that of the smallest slab.
+/// The largest alignment of a block of a class: the size of the smallest slab.
 pub(super) const SMALL_ALIGN: usize = 1 << 14;
-/// What is no larger can be rounded up to that in 32 bits.
+/// A size up to this can be rounded up to that alignment in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 
 impl Heap {
@@ -18,8 +22,9 @@ impl Heap {
     /// from any thread and any divergent subset of a warp. For a zero-size layout the address must
     /// not be dereferenced. The largest alignment is 2 MiB.
     ///
-    /// Cost per warp, if all lanes request the same size class: 1 acquire atomic on a word of the
-    /// warp's SM. Lanes with other classes do the same concurrently.
+    /// Cost per warp, if all lanes request the same size class: a relaxed atomic on a word of the
+    /// warp's SM, an acquire atomic on the bitmap and a load, one after the other. Lanes with other
+    /// classes do the same concurrently.
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -27,14 +32,14 @@ impl Heap {
         self.alloc_at(layout, CallSite::here())
     }
 
-    /// The same, without what a debug heap adds.
+    /// The same without what a debug heap adds.
     #[inline(always)]
     pub(super) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
-        // In 32 bits, so of a size or an alignment that is too large it says nothing.
+        // In 32 bits: meaningless for a size or an alignment that is too large.
         let below = (align as u32).wrapping_sub(1);
         let bytes = (size as u32).wrapping_add(below) & !below;
-        // Sizes from one byte to the limit, compared once: zero wraps around.
+        // One comparison for sizes from one byte to the limit: zero wraps around.
         let small = size <= MOST_ROUNDED && bytes.wrapping_sub(1) < self.layout.small_bytes;
         let address = if small && align <= SMALL_ALIGN {
             self.alloc_small(SizeClass::of(bytes))
@@ -53,8 +58,8 @@ impl Heap {
         }
         let address = self.alloc_large(size as u64, align as u64);
         if address == 0 {
-            // Relaxed: a figure.
-            self.refusal_count().add_relaxed(1);
+            // Relaxed: a statistic.
+            self.overview().failures().add_relaxed(1);
         }
         address
     }
@@ -66,64 +71,40 @@ impl Heap {
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
             return self.alloc_mixed(warp, class);
         }
-        // Read here: what is acquired below empties the multiprocessor's cache.
-        let info = *self.class(class);
-        let mut shard = self.shard();
-        let seen = Span(warp.lead_64(|| self.take_in_turn(warp.count(), class, &mut shard).0));
-        // The leader took for all: what the last owners wrote is now before every lane (I4).
-        warp.order();
-        let rest = seen.signed_left() - warp.count() as i32;
-        if rest >= 0 {
-            self.block_of_span(&info, seen, rest as u32 + warp.rank())
-        } else {
-            let shard = warp.broadcast_32(shard);
-            self.shared().alloc_crossed(warp, class, shard, seen)
+        let shard = self.shard();
+        let drawn = self.draw(warp, warp, true, class, shard);
+        if warp.all(drawn.address != 0) {
+            return drawn.address;
         }
+        self.shared().alloc_slow(
+            warp.group(),
+            class,
+            warp.broadcast_32(shard),
+            drawn.seen,
+            drawn.address,
+            drawn.stale,
+        )
+    }
+
+    /// For a warp whose lanes ask for several classes.
+    #[inline(always)]
+    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
+        let shard = warp.broadcast_32(self.part_shard());
+        let drawn = self.draw(warp, warp.matching(class.0), true, class, shard);
+        if warp.all(drawn.address != 0) {
+            return drawn.address;
+        }
+        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let (peers, shard) = (group.matching(class.0), self.part_shard());
-        let info = *self.class(class);
-        let seen = self.take_together(group, peers, true, class, shard);
-        let rest = seen.signed_left() - peers.count() as i32;
-        if group.all(rest >= 0) {
-            self.block_of_span(&info, seen, rest as u32 + peers.rank())
-        } else {
-            self.alloc_short(group, peers, class, shard, seen)
+        let shard = group.broadcast_32(self.part_shard());
+        let drawn = self.draw(group, group.matching(class.0), true, class, shard);
+        if group.all(drawn.address != 0) {
+            return drawn.address;
         }
-    }
-
-    /// For a warp whose lanes ask for several classes: the leaders of all take at once.
-    #[inline(always)]
-    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
-        let shard = self.part_shard();
-        let peers = warp.matching(class.0);
-        let info = *self.class(class);
-        let seen = self.take_together(warp, peers, true, class, shard);
-        let rest = seen.signed_left() - peers.count() as i32;
-        if warp.all(rest >= 0) {
-            self.block_of_span(&info, seen, rest as u32 + peers.rank())
-        } else {
-            self.shared().alloc_short(warp, peers, class, shard, seen)
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn block_of_span(&self, info: &ClassInfo, span: Span, block: u32) -> u64 {
-        let (run, block) = span.place(info, block);
-        self.block_address(info, run, block)
-    }
-
-    /// The address of a block of a run.
-    #[inline(always)]
-    pub(super) fn block_address(&self, info: &ClassInfo, run: u32, block: u32) -> u64 {
-        self.slab_address(run) + u64::from(block * info.bytes)
-    }
-
-    #[inline(always)]
-    pub(super) fn slab_address(&self, slab: u32) -> u64 {
-        self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
+        self.alloc_slow(group, class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 }

@@ -8,7 +8,7 @@
 //! A request is rounded up to its alignment first. The block of that size's class is then aligned, too: a
 //! class is a multiple of every power of two that its least size is a multiple of.
 
-use super::class_info::divided;
+use super::bits::WORD_BITS;
 
 /// Bytes of the smallest block.
 pub const MIN_BLOCK: u32 = 16;
@@ -46,6 +46,15 @@ impl SizeClass {
         divided(bytes >> self.shift(), reciprocal)
     }
 
+    /// The number of blocks of a run of so many bytes: whole words of the bitmap, unless that would
+    /// waste more than a sixteenth.
+    #[inline(always)]
+    pub(super) const fn blocks_in_run(self, bytes: u32) -> u32 {
+        let blocks = self.blocks_in(bytes);
+        let over = blocks % WORD_BITS;
+        if over * 16 <= blocks { blocks - over } else { blocks }
+    }
+
     /// A block is this many times two to the [`shift`](Self::shift): 4 to 7.
     #[inline(always)]
     pub(super) const fn quarters(self) -> u32 {
@@ -62,6 +71,17 @@ impl SizeClass {
 #[inline(always)]
 pub(super) const fn rounded_up(bytes: u64, align: u64) -> u64 {
     (bytes + (align - 1)) & !(align - 1)
+}
+
+/// `ceil(2^32 / n)` for `n` from 2 on: the factor of [`divided`].
+pub(super) const fn reciprocal(n: u32) -> u32 {
+    ((1u64 << 32).div_ceil(n as u64)) as u32
+}
+
+/// `x / n` for the [`reciprocal`] of `n`, exact while `x * n` is at most 2^32.
+#[inline(always)]
+pub(super) const fn divided(x: u32, reciprocal: u32) -> u32 {
+    ((x as u64 * reciprocal as u64) >> 32) as u32
 }
 
 #[cfg(all(test, not(loom)))]

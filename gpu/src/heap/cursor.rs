@@ -1,122 +1,156 @@
-//! A cursor: the blocks that one class hands out next to the warps of one multiprocessor.
+//! Cursor: the blocks of one size class that an SM allocates next.
 //!
 //! ```text
-//! 63      32 31              0
-//! | end      | left + BIAS    |       the last `left` blocks of the runs that end before slab `end`
+//! 63    62       61  57 56  49 48   27 26         0
+//! | dry | passed | slot | runs | end  | left + BIAS |   the span: `runs` runs before slab `end`
 //! ```
 //!
-//! A warp subtracts what it wants. From a count that had as much it gets the first of those blocks. Blocks are
-//! numbered from the last run backwards, so that the word needs no total.
+//! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
+//! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
+//! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is
+//! not negative any more unless all of its tickets were taken meanwhile (`replace`). Tickets below
+//! zero are for the blocks of the next span of the cursor's ring, so no group waits at the end of
+//! a span.
+//!
+//! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
+//! is lost with a ticket that is not used. A number beyond the span is no ticket.
+//!
+//! - I1. Until the span is replaced, one subtraction makes `left` negative: one group crosses.
+//! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
+//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for which
+//!   it found no free block, and one in each of the 129 turns of an allocation, which take 1 ms or
+//!   more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of them may
+//!   fail while a span is replaced.
+//!
+//! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 
 use super::STORE_SPAN;
-use super::class_info::{ClassInfo, divided};
-use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+use super::class::divided;
+use super::class_info::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
+use crate::sync::AtomicU64;
 
-const BIAS: u64 = 1 << 31;
-/// In place of a slab: there was no memory for the class when it was last looked for.
-const DRY: u32 = u32::MAX;
-/// In place of a slab: the class has had no span here yet.
-const UNUSED: u32 = u32::MAX - 1;
+const LEFT_BITS: u32 = 27;
+const LEFT: u64 = (1 << LEFT_BITS) - 1;
+const BIAS: u64 = 1 << (LEFT_BITS - 1);
+const END_BITS: u32 = 22;
+const RUN_BITS: u32 = 8;
+/// The end and the runs of a span, above `left`.
+const RANGE: u32 = (1 << (END_BITS + RUN_BITS)) - 1;
+const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
+const SLOT_BITS: u32 = 5;
+const PASSED: u64 = 1 << 62;
+const DRY: u64 = 1 << 63;
 
-/// A dry cursor is put back to its start when failed subtractions have sunk it this far; all warps of a
-/// GPU together cannot sink it as far again before that is done.
-const SUNK: i32 = -(1 << 28);
-
-/// What a cursor's old value means to the group that has subtracted from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// There was enough.
-    Got,
-    /// Too little was left; that is now the group's, which must store the next span.
-    Crossed,
-    /// Another group is storing the next span.
-    Behind,
-    /// There is no span.
-    Dry,
-}
+const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
 
 /// Blocks of one or more consecutive runs of slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub(super) u64);
 
 impl Span {
-    /// No blocks, and no refill under way.
-    pub const DRY: Span = Span((DRY as u64) << 32 | (BIAS - 1));
-    /// No blocks yet: the first group that allocates must refill the cursor.
-    pub const UNUSED: Span = Span::new(UNUSED, 0);
+    /// Before the first span.
+    pub const UNUSED: Span = Span(BIAS);
 
-    /// The last `left` blocks of the runs that end before slab `end`.
+    /// All blocks of `runs` runs from slab `first` on.
+    pub(super) const fn new(info: &ClassInfo, first: u32, runs: u32) -> Self {
+        Span::of_range(info, runs << END_BITS | (first + runs * info.slabs))
+    }
+
+    /// All blocks of the span with this [`range`](Self::range), in slot 0.
     #[inline(always)]
-    pub const fn new(end: u32, left: u32) -> Self {
-        Span((end as u64) << 32 | (left as u64 + BIAS))
+    pub(super) const fn of_range(info: &ClassInfo, range: u32) -> Self {
+        let runs = range >> END_BITS;
+        Span((range as u64) << LEFT_BITS | ((runs * info.blocks) as u64 + BIAS))
+    }
+
+    /// The same as the span of this slot of its ring.
+    #[inline(always)]
+    pub(super) const fn in_slot(self, slot: u32) -> Self {
+        Span(self.0 & !(((1 << SLOT_BITS) - 1) << SLOT_SHIFT) | (slot as u64) << SLOT_SHIFT)
+    }
+
+    /// The same with so many blocks left.
+    #[inline(always)]
+    pub(super) const fn with_left(self, left: i32) -> Self {
+        Span(self.0 & !LEFT | (left + BIAS as i32) as u64)
+    }
+
+    /// The same after a search for other memory found none.
+    pub(super) const fn dry(self) -> Self {
+        Span(self.0 | DRY)
+    }
+
+    /// The same, but no group crosses its end. In copies only, never in memory.
+    #[inline(always)]
+    pub(super) const fn passed(self) -> Self {
+        Span(self.0 | PASSED)
+    }
+
+    /// Its end and its number of runs, in one word.
+    #[inline(always)]
+    pub(super) const fn range(self) -> u32 {
+        (self.0 >> LEFT_BITS) as u32 & RANGE
     }
 
     /// The slab after the span.
     #[inline(always)]
     pub const fn end(self) -> u32 {
-        (self.0 >> 32) as u32
+        (self.0 >> LEFT_BITS) as u32 & ((1 << END_BITS) - 1)
     }
 
-    /// Blocks left; below zero what failed subtractions have taken.
+    /// Runs of the span; none of an unused one.
     #[inline(always)]
-    pub(super) const fn signed_left(self) -> i32 {
-        (self.0 as u32 ^ BIAS as u32) as i32
+    pub const fn runs(self) -> u32 {
+        (self.0 >> (LEFT_BITS + END_BITS)) as u32 & MAX_RUNS
     }
 
-    /// Whether there is no span and no refill is under way.
+    /// The slot of the cursor's ring that has the span.
     #[inline(always)]
-    pub const fn is_dry(self) -> bool {
-        self.end() == DRY
+    pub(super) const fn slot(self) -> u32 {
+        (self.0 >> SLOT_SHIFT) as u32 & ((1 << SLOT_BITS) - 1)
     }
 
-    /// Whether there has been none yet.
+    /// Blocks left; negative by the number of tickets taken beyond the end.
     #[inline(always)]
-    pub(super) const fn is_unused(self) -> bool {
-        self.end() == UNUSED
+    pub(super) const fn left(self) -> i32 {
+        (self.0 & LEFT) as i32 - BIAS as i32
     }
 
-    /// Blocks left; `None` while a group is refilling the cursor. A dry span has none.
+    /// The first slab.
+    pub(super) const fn first(self, info: &ClassInfo) -> u32 {
+        self.end() - self.runs() * info.slabs
+    }
+
+    /// Whether the last search for another span found none.
+    pub(super) const fn is_dry(self) -> bool {
+        self.0 & DRY != 0
+    }
+
+    /// Whether a group that took `wanted` tickets from this span crossed its end, and is to
+    /// [replace](Cursor::replace) it (I1).
     #[inline(always)]
-    pub const fn left(self) -> Option<u32> {
-        match self.signed_left() {
-            _ if self.is_dry() => Some(0),
-            left if left >= 0 => Some(left as u32),
-            _ => None,
-        }
+    pub(super) const fn is_crossed_by(self, wanted: u32) -> bool {
+        let left = self.left();
+        self.0 & PASSED == 0 && left >= 0 && left < wanted as i32
     }
 
-    /// How many of `wanted` blocks it has.
+    /// The block for the ticket `rank` of a group that took `wanted`. At least the number of blocks
+    /// of the span if there is none.
     #[inline(always)]
-    pub(super) const fn granted(self, wanted: u32) -> u32 {
-        match self.left() {
-            Some(left) if left < wanted => left,
-            Some(_) => wanted,
-            None => 0,
-        }
+    pub(super) const fn block(self, wanted: u32, rank: u32) -> u32 {
+        (self.left() - wanted as i32 + rank as i32) as u32
     }
 
-    /// Without `blocks` that it has.
+    /// Whether that ticket is beyond the end of the span.
     #[inline(always)]
-    pub(super) const fn without(self, blocks: u32) -> Self {
-        Span(self.0 - blocks as u64)
+    pub(super) const fn ends_before(self, wanted: u32, rank: u32) -> bool {
+        (self.block(wanted, rank) as i32) < 0
     }
 
+    /// The number of blocks of the span.
     #[inline(always)]
-    pub(super) const fn outcome(self, wanted: u32) -> Outcome {
-        let left = self.signed_left();
-        if left >= wanted as i32 {
-            Outcome::Got
-        } else if self.is_dry() {
-            Outcome::Dry
-        } else if left >= 0 {
-            Outcome::Crossed
-        } else {
-            Outcome::Behind
-        }
-    }
-
-    pub(super) const fn has_sunk(self) -> bool {
-        self.signed_left() < SUNK
+    pub(super) const fn blocks(self, info: &ClassInfo) -> u32 {
+        self.runs() * info.blocks
     }
 
     /// The run of block `block` of the span, and the number of the block in the run.
@@ -127,55 +161,51 @@ impl Span {
     }
 }
 
-/// A cursor's words, in their own cache sector; in large heaps, in their own cache line.
-#[repr(C, align(32))]
+/// The word of a cursor.
+#[repr(transparent)]
 #[derive(Debug)]
-pub struct Cursor {
-    pub(super) span: AtomicU64,
-    /// Searches for memory begun by groups that found none here.
-    pub(super) searches_begun: AtomicU64,
-    /// Twice the number of those that have ended, and 1 if the last found none.
-    pub(super) scan_result: AtomicU64,
-    /// Runs of the last span that was stored in place of one that was used up. A hint.
-    pub(super) runs: AtomicU64,
-}
+pub struct Cursor(AtomicU64);
 
 impl Cursor {
     #[cfg(not(target_arch = "nvptx64"))]
     /// A cursor with this span.
     pub fn new(span: Span) -> Self {
-        let [searches_begun, scan_result, runs] = [0; 3].map(AtomicU64::new);
-        Cursor { span: AtomicU64::new(span.0), searches_begun, scan_result, runs }
-    }
-
-    /// Stores the next span, for who owes it, behind a release of what it rests on.
-    #[inline(always)]
-    pub(super) fn install(&self, next: Span) {
-        STORE_SPAN.delay();
-        if NATIVE_LAYOUT {
-            self.span.store_relaxed(next.0);
-        } else {
-            // The same to all who subtract. Of a store, loom would let subtractions go on as if it were not there.
-            self.span.swap_relaxed(next.0);
-        }
+        Cursor(AtomicU64::new(span.0))
     }
 
     /// Its current span.
     pub fn span(&self) -> Span {
-        Span(self.span.load_relaxed())
+        Span(self.0.load_relaxed())
+    }
+
+    /// Takes `wanted` tickets. Returns the span as it was.
+    #[inline(always)]
+    pub(super) fn take(&self, wanted: u32) -> Span {
+        Span(self.0.sub_relaxed(wanted.into()))
+    }
+
+    /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
+    pub(super) fn skip(&self, seen: Span, tickets: u32) {
+        let _ = self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets));
+    }
+
+    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Groups
+    /// that took tickets meanwhile have those of the next span.
+    #[inline(always)]
+    pub(super) fn replace(&self, seen: Span, next: Span) {
+        STORE_SPAN.delay();
+        let old = Span(self.0.add_relaxed(next.0.wrapping_sub(seen.with_left(0).0)));
+        if old.left() + next.left() < 0 {
+            // Every ticket of the next span was taken before, too, so no group will cross its end.
+            // A swap is not undone by tickets taken meanwhile, as a second addition could be (I2).
+            self.0.swap_relaxed(next.0);
+        }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
-    /// The in-memory representation for device memory, for the host to write.
-    pub fn to_words(&self) -> [u64; 4] {
-        [&self.span, &self.searches_begun, &self.scan_result, &self.runs].map(AtomicU64::load_relaxed)
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    /// Decodes the representation in device memory, which the host has read.
-    pub fn from_words(words: [u64; 4]) -> Self {
-        let [span, searches_begun, scan_result, runs] = words.map(AtomicU64::new);
-        Cursor { span, searches_begun, scan_result, runs }
+    /// The in-memory representation for device memory.
+    pub fn to_word(&self) -> u64 {
+        self.0.load_relaxed()
     }
 }
 
@@ -185,32 +215,86 @@ mod tests {
     use super::super::layout::HeapLayout;
     use super::*;
 
+    fn info(bytes: u32) -> ClassInfo {
+        HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(bytes))
+    }
+
     #[test]
-    fn a_span_is_handed_out_from_its_start_and_crossed_once() {
-        let mut word = Span::new(7, 100).0;
-        let mut take = |n: u32| {
-            let old = Span(word);
-            word -= u64::from(n);
-            (old.outcome(n), old.signed_left())
+    fn one_group_crosses_the_end_of_a_span() {
+        let info = info(2048);
+        let span = Span::new(&info, 7 * info.slabs, 1);
+        let cursor = Cursor::new(span);
+        let take = |n: u32| {
+            let old = cursor.take(n);
+            (old.is_crossed_by(n), old.block(n, 0), old.block(n, n - 1))
         };
-        assert_eq!(take(60), (Outcome::Got, 100));
-        assert_eq!(take(32), (Outcome::Got, 40));
-        assert_eq!(take(32), (Outcome::Crossed, 8));
-        assert_eq!(take(1), (Outcome::Behind, -24));
+        assert_eq!((info.blocks, span.end(), span.runs()), (128, 8 * info.slabs, 1));
+        assert_eq!(take(108), (false, 20, 127));
+        assert_eq!(take(20), (false, 0, 19));
+        let seen = cursor.span();
+        assert!(take(32).0);
+        assert!(!take(1).0);
+        assert!(take(1).1 >= 128, "a ticket beyond the end");
+        let next = Span::new(&info, 0, 1).in_slot(3);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next.with_left(128 - 34));
+        assert!(!cursor.span().passed().is_crossed_by(128));
+    }
+
+    #[test]
+    fn as_many_lanes_as_a_gpu_has_do_not_borrow_from_the_end() {
+        let span = Span::new(&info(16), 0, MAX_RUNS).with_left(0);
+        let cursor = Cursor::new(span);
+        // All of them take 64 tickets at once, and then all tickets of an allocation.
+        for (times, tickets) in [(1 << 18, 64), (1 << 18, 129)] {
+            for _ in 0..times {
+                cursor.take(tickets);
+            }
+        }
+        assert_eq!((cursor.span().range(), cursor.span().left()), (span.range(), -(193 << 18)));
+    }
+
+    #[test]
+    fn a_span_whose_tickets_are_all_taken_starts_again() {
+        let info = info(2048);
+        let cursor = Cursor::new(Span::UNUSED);
+        let seen = cursor.take(500);
+        assert!(seen.is_crossed_by(500) && seen.block(500, 499) > info.blocks);
+        let next = Span::new(&info, 0, 1).in_slot(1);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next);
+        cursor.take(128);
+        let seen = cursor.take(7);
+        cursor.replace(seen, seen.with_left(128).dry());
+        assert!(cursor.span().is_dry());
+        assert_eq!(
+            (cursor.span().left(), cursor.span().slot(), cursor.span().range()),
+            (121, 1, next.range())
+        );
+        cursor.take(121);
+        let seen = cursor.take(1);
+        cursor.replace(seen, next);
+        assert_eq!(cursor.span(), next.with_left(127));
+    }
+
+    #[test]
+    fn the_fields_of_a_span_are_independent() {
+        let info = info(64);
+        let span = Span::new(&info, (1 << END_BITS) - 1 - MAX_RUNS * info.slabs, MAX_RUNS);
+        for slot in [0, 31, 3] {
+            for left in [0, 1, -1, i32::from(i16::MIN), (1 << 26) - 1, 1 - (1 << 26)] {
+                let changed = span.in_slot(31).with_left(left).in_slot(slot);
+                assert_eq!((changed.slot(), changed.left(), changed.range()), (slot, left, span.range()));
+                assert_eq!((changed.dry().passed().range(), changed.dry().left()), (span.range(), left));
+            }
+        }
     }
 
     #[test]
     fn the_first_blocks_are_in_the_first_run() {
-        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(8192));
-        let span = Span::new(10 * info.slabs, 4 * info.blocks);
+        let info = info(2048);
+        let span = Span::new(&info, 6 * info.slabs, 4);
         assert_eq!(span.place(&info, 4 * info.blocks - 1), (6 * info.slabs, info.blocks - 1));
         assert_eq!(span.place(&info, 0), (9 * info.slabs, 0));
-    }
-
-    #[test]
-    fn a_dry_cursor_stays_dry_however_many_ask() {
-        let sunk = Span(Span::DRY.0 - (1 << 30));
-        assert_eq!((sunk.outcome(1), sunk.has_sunk(), sunk.left()), (Outcome::Dry, true, Some(0)));
-        assert_eq!(Span::UNUSED.outcome(1), Outcome::Crossed);
     }
 }

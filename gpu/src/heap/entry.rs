@@ -1,18 +1,19 @@
-//! What a slab is, in one word.
+//! Entry: the use of a slab, in one word.
 //!
 //! ```text
 //! 31     16 15     8 7      0
-//! | slabs   | place   | class  |      a slab of a run: how many it has, and which of them this is
+//! | slabs   | place   | class  |      a slab of a run: the run's slabs, and the slab's number among them
 //! | length            | LARGE  |      the first slab of a large allocation
 //! ```
 //!
-//! Written by who has taken the slab as free, before it hands out any of it, and by who has taken back all of it.
+//! Written by the thread that owns the slab: after it took the slab from the free set and before
+//! others can use the memory, or after it took all of the memory back.
 
 use super::class::SizeClass;
 
-/// A later slab of an allocation of whole slabs.
+/// A later slab of a large allocation.
 const REST: u32 = 0xfd;
-/// The first slab of such an allocation.
+/// The first slab of a large allocation.
 const LARGE: u32 = 0xfe;
 const PLACE_SHIFT: u32 = 8;
 const SLABS_SHIFT: u32 = 16;
@@ -21,23 +22,25 @@ const SLABS_SHIFT: u32 = 16;
 pub struct Entry(pub(super) u32);
 
 impl Entry {
-    /// In the free set, or on its way to or from there.
-    pub const FREE: Entry = Entry(u32::MAX);
-    /// A later slab of an allocation of whole slabs.
+    /// Free, and never used since the heap was reset.
+    pub const FRESH: Entry = Entry(u32::MAX);
+    /// Free: in the free set, or on the way to or from there.
+    pub const FREE: Entry = Entry(u32::MAX - (1 << PLACE_SHIFT));
+    /// A later slab of a large allocation.
     pub const REST: Entry = Entry(REST);
 
-    /// The first slab of an allocation of `slabs` slabs.
+    /// The first slab of a large allocation of `slabs` slabs.
     pub const fn large(slabs: u32) -> Self {
         Entry(slabs << PLACE_SHIFT | LARGE)
     }
 
-    /// How many slabs the allocation has that starts here, if one does.
+    /// The number of slabs of the large allocation that starts here, if one does.
     pub const fn large_slabs(self) -> Option<u32> {
         let is_large = self.0 & ((1 << PLACE_SHIFT) - 1) == LARGE;
         if is_large { Some(self.0 >> PLACE_SHIFT) } else { None }
     }
 
-    /// Slab number `place` of a run of the class, which has `slabs`.
+    /// Slab number `place` of a run of the class, which has `slabs` slabs.
     #[inline(always)]
     pub const fn of_class(class: SizeClass, place: u32, slabs: u32) -> Self {
         Entry(slabs << SLABS_SHIFT | place << PLACE_SHIFT | class.0)
@@ -48,6 +51,11 @@ impl Entry {
     pub const fn class(self) -> Option<SizeClass> {
         let kind = self.0 & ((1 << PLACE_SHIFT) - 1);
         if kind < REST { Some(SizeClass(kind)) } else { None }
+    }
+
+    /// Whether the slab is free.
+    pub const fn is_free(self) -> bool {
+        self.0 == Entry::FREE.0 || self.0 == Entry::FRESH.0
     }
 
     /// The slab's number in its run.

@@ -1,19 +1,20 @@
 //! The division of a heap into slabs and of slabs into blocks; the same on host and device.
 
+use super::bits::{WORD_BITS, WORD_LOG2, total_words};
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
+use crate::sync::NATIVE_LAYOUT;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
-/// Bits in a word of any bitmap here.
-pub(super) const WORD_BITS: u32 = 32;
-pub(super) const WORD_LOG2: u32 = WORD_BITS.trailing_zeros();
-
 /// Slabs are from 16 KiB to 512 KiB.
 const SLAB_LOG2: (u32, u32) = (14, 19);
 
-/// The maximum number of size classes: up to three slabs of the largest size.
-pub const MAX_CLASSES: u32 = 72;
+/// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
+/// largest one of [`HeapLayout::tiny`].
+pub const MAX_CLASSES: u32 = if NATIVE_LAYOUT { 72 } else { SizeClass::of(TINY_BYTES).0 + 1 };
+/// The largest size class of a heap for a model checker: half a slab.
+const TINY_BYTES: u32 = 256;
 
 /// The minimum and maximum size of a heap in bytes.
 pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
@@ -36,8 +37,8 @@ pub struct HeapLayout {
     pub small_bytes: u32,
     /// Slabs in each shard's partition of the heap; the last one's has the rest, too.
     partition: u32,
-    /// Words of a set of slabs: a bit a slab, and a bit for each word of those.
-    set_words: u32,
+    /// Indices of a class in a set of runs: the number of slabs, rounded up to a word.
+    stride: u32,
 }
 
 const _: () = assert!(size_of::<HeapLayout>() == 32);
@@ -89,13 +90,16 @@ impl HeapLayout {
             small_bytes,
             // Whole runs, so that none is lost where two partitions meet.
             partition: partition / largest_run(partition) * largest_run(partition),
-            set_words: slabs.div_ceil(WORD_BITS) + slabs.div_ceil(WORD_BITS).div_ceil(WORD_BITS),
+            stride: slabs.next_multiple_of(WORD_BITS),
         }
     }
 
-    /// The layout of a heap for a model checker: slabs of 512 bytes.
+    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half of one.
     pub const fn tiny(slabs: u32, shards: u32) -> Self {
-        HeapLayout::of_slabs(9, slabs, shards, shards)
+        let mut layout = HeapLayout::of_slabs(9, slabs, shards, shards);
+        layout.small_bytes = TINY_BYTES;
+        layout.classes = SizeClass::of(TINY_BYTES).0 + 1;
+        layout
     }
 
     /// Bytes of a slab.
@@ -124,26 +128,45 @@ impl HeapLayout {
         self.slabs as u64 * self.words_per_slab() as u64
     }
 
-    /// Words with a bit for every slab.
-    pub(super) const fn slab_words(&self) -> u32 {
-        self.slabs.div_ceil(WORD_BITS)
+    /// Words of the set of free slabs.
+    pub const fn slab_set_words(&self) -> u32 {
+        total_words(self.slabs)
     }
 
-    /// Words of a set of slabs: a bit for each slab, and a summary bit for each word of those.
+    /// Words of a set of runs of all classes.
+    pub const fn run_set_words(&self) -> u32 {
+        total_words(self.classes * self.stride)
+    }
+
+    /// The number of indices of a set of runs.
     #[inline(always)]
-    pub const fn set_words(&self) -> u32 {
-        self.set_words
+    pub(super) const fn run_indices(&self) -> u32 {
+        self.classes * self.stride
     }
 
-    /// Number of sets of slabs: the free set, and two for each class.
-    pub const fn sets(&self) -> u32 {
-        1 + 2 * self.classes
+    /// The index of a run of the class in a set of runs.
+    #[inline(always)]
+    pub(super) const fn run_index(&self, class: SizeClass, run: u32) -> u32 {
+        class.0 * self.stride + run
+    }
+
+    /// The class and the run of an index in a set of runs.
+    pub(super) const fn run_at(&self, index: u32) -> (SizeClass, u32) {
+        (SizeClass(index / self.stride), index % self.stride)
     }
 
     /// The first slab of a shard's partition of the heap; for `shards`, the number of slabs.
     #[inline(always)]
     pub const fn partition_start(&self, shard: u32) -> u32 {
         if shard < self.shards { shard * self.partition } else { self.slabs }
+    }
+
+    /// Another shard, to draw from meanwhile, if there are several: the fourth next one in the first
+    /// turn, then others.
+    #[inline(always)]
+    pub(super) const fn neighbour(&self, shard: u32, turn: u32) -> u32 {
+        let step = (4 << turn) % self.shards;
+        (shard + if step == 0 { 1 } else { step }) % self.shards
     }
 
     /// The cursors for a multiprocessor.
@@ -156,9 +179,9 @@ impl HeapLayout {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::class_info::divided;
+    use super::super::class::divided;
+    use super::super::class_info::MAX_RUNS;
     use super::*;
-    use crate::sync::QUAD;
 
     fn layouts() -> impl Iterator<Item = HeapLayout> {
         [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
@@ -190,23 +213,9 @@ mod tests {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
                 let most =
-                    (1..=32).map(|lanes| info.span_runs(lanes).max(info.first_runs(lanes, 1))).max().unwrap()
-                        * info.blocks;
+                    (0..=4 * MAX_RUNS).map(|runs| info.span_runs(runs, 32)).max().unwrap() * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_quad_belongs_to_its_run() {
-        for layout in layouts() {
-            for class in (0..layout.classes).map(SizeClass) {
-                let info = layout.class(class);
-                assert!(info.quads() * QUAD as u32 <= info.slabs * layout.words_per_slab(), "{info:?}");
-                for i in 0..32 * info.quads() {
-                    assert_eq!(info.run_of_quad(i), i / info.quads(), "{info:?}");
                 }
             }
         }
@@ -218,7 +227,7 @@ mod tests {
             assert!(layout.classes <= MAX_CLASSES);
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                assert_eq!(class.blocks_in(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
+                assert_eq!(class.blocks_in_run(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
                 assert!(info.blocks >= 1 && info.words() <= info.slabs * layout.words_per_slab(), "{info:?}");
                 let run = u64::from(info.slabs) << layout.slab_log2;
                 let used = u64::from(info.blocks) * u64::from(info.bytes);
@@ -236,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_is_another_shard() {
+        for layout in layouts() {
+            for (shard, turn) in (0..layout.shards).flat_map(|shard| [(shard, 0), (shard, 2)]) {
+                let other = layout.neighbour(shard, turn);
+                assert!(other < layout.shards && (other != shard || layout.shards == 1), "{layout:?}");
+            }
+        }
+    }
+
+    #[test]
     fn fewer_shards_are_shared_evenly() {
         let layout = HeapLayout::spread(8 << 30, 132, 33).unwrap();
         let mut shared = [0; 33];
@@ -248,6 +267,6 @@ mod tests {
         let layout = HeapLayout::new(8 << 30, 132).unwrap();
         assert_eq!((layout.slab_bytes(), layout.slabs, layout.shards), (64 << 10, 131_072, 132));
         let info = layout.class(SizeClass::of(8192));
-        assert_eq!((info.blocks, info.slabs), (128, 16));
+        assert_eq!((info.blocks, info.slabs), (32, 4));
     }
 }

@@ -1,61 +1,84 @@
-//! Points at which a stress test can delay a thread, besides the named orderings.
+//! The named orderings of the heap, and the other points at which a stress test can delay a thread.
 
 use crate::sync::Site;
 
-/// The store of a span in a cursor, after the fence.
+/// The claim of bits of the bitmap.
+pub(super) const CLAIM: Site = Site::new("heap/claim");
+/// The fence before bits are set by a free.
+pub(super) const FREE: Site = Site::new("heap/free");
+/// The bits that a free sets.
+pub(super) const RELEASE: Site = Site::new("heap/release");
+/// The look at the blocks of a run that was removed from the idle set.
+pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
+/// The fence between the entries of a run and its bits.
+pub(super) const PUBLISH: Site = Site::new("heap/publish");
+/// The fence between the bits of a run and its hints.
+pub(super) const LIST: Site = Site::new("heap/list");
+/// The look at the bits of a run that was unlisted.
+pub(super) const UNLIST: Site = Site::new("heap/unlist");
+/// The insertion into a set.
+pub(super) const INSERT: Site = Site::new("heap/insert");
+/// The removal from a set.
+pub(super) const REMOVE: Site = Site::new("heap/remove");
+/// The bit in the level above of a word of a set.
+pub(super) const RAISE: Site = Site::new("heap/raise");
+/// The removal of that bit.
+pub(super) const LOWER: Site = Site::new("heap/lower");
+/// The claim of free slabs.
+pub(super) const CLAIM_SLABS: Site = Site::new("heap/claim-slabs");
+/// The end of a move.
+pub(super) const MOVE: Site = Site::new("heap/move");
+/// The look at the moves before a search.
+pub(super) const SEARCH: Site = Site::new("heap/search");
+/// The fence after a search.
+pub(super) const SEARCH_END: Site = Site::new("heap/search-end");
+/// The fence after a search for the slabs of a large allocation.
+pub(super) const LARGE_END: Site = Site::new("heap/large-end");
+/// The store of a span in a cursor.
 pub(super) const STORE_SPAN: Site = Site::new("heap/store-span");
-/// The store of the number of runs of a span, after the span.
-pub(super) const STORE_RUNS: Site = Site::new("heap/store-runs");
-/// The store of an entry of a slab of a new span.
+/// The store of the entry of a slab of a new run.
 pub(super) const STORE_ENTRY: Site = Site::new("heap/store-entry");
-/// The first addition to a run's count, after its entry.
+/// The first addition to the count of a new run.
 pub(super) const BEGIN_COUNT: Site = Site::new("heap/begin-count");
-/// The store of a free entry when a span is closed.
-pub(super) const CLOSE_ENTRY: Site = Site::new("heap/close-entry");
-/// The store of a free entry by a sweep.
-pub(super) const SWEEP_ENTRY: Site = Site::new("heap/sweep-entry");
+/// The bits of freed blocks, after the fence.
+pub(super) const SET_BITS: Site = Site::new("heap/set-bits");
+/// The claim of a word of a run that is retired.
+pub(super) const RETIRE: Site = Site::new("heap/retire");
+/// The store of a free entry of a retired run.
+pub(super) const FREE_ENTRY: Site = Site::new("heap/free-entry");
 /// The store of the entry of a large allocation.
 pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 /// The store of a free entry by the free of a large allocation.
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
-/// The claim of fresh slabs.
-pub(super) const TAKE_FRESH: Site = Site::new("heap/take-fresh");
-/// The claim of all fresh slabs of a shard, after the look at them.
-pub(super) const TAKE_ALL_FRESH: Site = Site::new("heap/take-all-fresh");
-/// The bits of freed blocks, after the fence.
-pub(super) const SET_BITS: Site = Site::new("heap/set-bits");
-/// The addition to a run's count, after the bits.
-pub(super) const ADD_COUNT: Site = Site::new("heap/add-count");
-/// The mark of a run of which a word became free by several frees, after the bits.
-pub(super) const MARK_JOINED: Site = Site::new("heap/mark-joined");
-/// The return of a run that was taken, to its count.
-pub(super) const RETURN_RUN: Site = Site::new("heap/return-run");
-/// The clearing of all bits of a run.
-pub(super) const CLEAR_BITS: Site = Site::new("heap/clear-bits");
-/// The insertion of a run into a set, after its count.
-pub(super) const NOTE_RUN: Site = Site::new("heap/note-run");
-/// The removal of runs from a set, after the look at it.
-pub(super) const TAKE_RUN: Site = Site::new("heap/take-run");
-/// The result of a scan, class by class.
-pub(super) const STORE_RESULT: Site = Site::new("heap/store-result");
+
+/// Every named ordering of this structure, for checkers.
+pub const SITES: [&str; 16] = [
+    "heap/claim",
+    "heap/free",
+    "heap/release",
+    "heap/look-again",
+    "heap/publish",
+    "heap/list",
+    "heap/unlist",
+    "heap/insert",
+    "heap/remove",
+    "heap/raise",
+    "heap/lower",
+    "heap/claim-slabs",
+    "heap/move",
+    "heap/search",
+    "heap/search-end",
+    "heap/large-end",
+];
+
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 18] = [
+pub const POINTS: [&str; 8] = [
     "heap/store-span",
-    "heap/store-runs",
     "heap/store-entry",
     "heap/begin-count",
-    "heap/close-entry",
-    "heap/sweep-entry",
+    "heap/set-bits",
+    "heap/retire",
+    "heap/free-entry",
     "heap/store-large",
     "heap/free-large",
-    "heap/take-fresh",
-    "heap/take-all-fresh",
-    "heap/set-bits",
-    "heap/add-count",
-    "heap/mark-joined",
-    "heap/return-run",
-    "heap/clear-bits",
-    "heap/note-run",
-    "heap/take-run",
-    "heap/store-result",
 ];

@@ -1,304 +1,194 @@
-//! Where a cursor's next span comes from: slabs that no one has had, free ones, and those that can be made free.
+//! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
 
+use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
-use super::count::Count;
 use super::cursor::Span;
-use super::entry::Entry;
-use super::layout::WORD_BITS;
-use super::sets::Run;
-use super::{BEGIN_COUNT, Heap, INSTALL, PART_SHARDS, STORE_ENTRY, STORE_RUNS};
-use crate::lanes::{Group, Lanes};
+use super::draw::{Drawn, Ticket};
+use super::search::Found;
+use super::{Heap, NAP_NANOS};
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
 
-/// Slabs that are taken of another shard's partition at once, so that it does not run dry for it.
-const FOREIGN_SLABS: u32 = 16;
+/// The number of attempts of an allocation. More than a few are needed only while other threads
+/// take all memory that is found, or keep the heap busy.
+const TURNS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
 
-/// Idle runs that are taken of another shard's partition at once.
-const FOREIGN_RUNS: u32 = 4;
+/// Turns after which each turn of a group searches for single blocks, too.
+const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// Places where a look for idle runs of the class is taken: more than a few only lose to other groups.
-const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 2 };
+/// Turns after which the pause between two of them doubles. All pauses of an allocation together
+/// are 1.2 to 2.4 ms.
+const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
+
+/// The number of distances at which a group looks for another cursor of the class, from turn to
+/// turn, while another group replaces a span.
+const HOPS: u32 = 3;
+
+/// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
+const MOST_TAKEN: u32 = 64;
+
+/// In place of a class, for lanes that do not ask.
+const NONE: u32 = u32::MAX;
+
+/// The next step of a group that got none of its blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// More tickets.
+    Draw,
+    /// The group crossed the end of the span, and is to replace it.
+    Advance,
+    /// Another group is replacing the span.
+    Wait,
+    /// There is no other span.
+    Search,
+}
 
 impl Heap {
-    /// The leaders of `peers` that crossed their cursors store the next spans there (I8), less what `peers` get of
-    /// them. Finds the spans one after the other, all lanes together. Returns the next span of the caller's class,
-    /// with what `peers` get; a dry one where there is none, or none was looked for.
-    #[inline(always)]
-    pub(super) fn refill<const WHOLE: bool>(
+    /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
+    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_slow(
         &self,
-        lanes: Lanes<WHOLE>,
-        peers: Group,
-        crossed: bool,
+        group: Group,
         class: SizeClass,
         shard: u32,
         seen: Span,
-    ) -> Span {
-        let owes = crossed && peers.leads();
-        // Relaxed: a hint, by the last owner.
-        let last = if owes { self.cursor(class, shard).runs.load_relaxed() as u32 } else { 0 };
-        let (mut waiting, mut span) = (lanes.ballot(owes), Span::DRY);
-        while !waiting.is_empty() {
-            let lane = waiting.leader();
-            let of = SizeClass(lanes.read_32(class.0, lane));
-            let (shard, count) = (lanes.read_32(shard, lane), lanes.read_32(peers.count(), lane));
-            let found = self.find_span(lanes, of, shard, count, lanes.read_32(last, lane));
-            if peers.leader() == lane {
-                span = found;
+        address: u64,
+        stale: u32,
+    ) -> u64 {
+        let (mut drawn, mut peers) = (Drawn { address, seen, stale }, group.matching(class.0));
+        let (mut address, mut shard, mut asks) = (address, shard, true);
+        for turn in 0..=TURNS {
+            if drawn.stale != 0 {
+                self.put_back(class, peers, drawn);
             }
-            waiting = waiting.without_leader();
-        }
-        if owes {
-            self.note_use(class);
-        }
-        self.hand_on(lanes);
-        if owes {
-            let wanted = peers.count() - seen.left().unwrap_or(0);
-            let cursor = self.cursor(class, shard);
-            cursor.install(span.without(span.granted(wanted)));
-            STORE_RUNS.delay();
-            cursor.runs.store_relaxed(self.class(class).runs_of(span).into());
-        }
-        span
-    }
-
-    /// Blocks of the class for `count` lanes and more: runs of the shard's partition that are idle, or whatever there is. The
-    /// last span had `last` runs.
-    #[inline(always)]
-    fn find_span<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        class: SizeClass,
-        shard: u32,
-        count: u32,
-        last: u32,
-    ) -> Span {
-        let info = self.class(class);
-        let run = self.reuse(lanes, class, self.own_words(shard, count), info.grown_runs(count, last));
-        if run.len == 0 { self.find(lanes.group(), class, shard, count, last) } else { info.span_of(run) }
-    }
-
-    /// Before a cursor gets a span: what the lanes have written for it, and acquired with it, is before that.
-    #[inline(always)]
-    pub(super) fn hand_on<const WHOLE: bool>(&self, lanes: Lanes<WHOLE>) {
-        lanes.sync();
-        // ordering: release; pairs with TAKE: the slabs' entries, that their bits are clear, and what their last owners
-        // wrote (I4). Each lane's own, which the model does not ask for: decision 6 says why.
-        INSTALL.fence_release();
-        lanes.sync();
-    }
-
-    /// Writes down what the slabs of a span are, each lane a part of them.
-    #[inline(always)]
-    pub(super) fn dedicate(&self, rank: u32, step: u32, info: &ClassInfo, class: SizeClass, run: Run) {
-        let (mut slab, slabs) = (rank, info.slabs);
-        while slab < run.len {
-            let place = if slabs == 1 { 0 } else { slab % slabs };
-            STORE_ENTRY.delay();
-            // Relaxed: a release is behind it.
-            self.entry(run.first + slab).store_relaxed(Entry::of_class(class, place, slabs).0);
-            if place == 0 {
-                BEGIN_COUNT.delay();
-                // Relaxed: the same. An addition: others may have pinned what they take for a run.
-                self.count(run.first + slab).add_relaxed(Count::of_class(class).0);
+            let served = group.ballot(address != 0);
+            let missed = asks && peers.members().without(served) == peers.members();
+            let (step, seen) = match drawn.seen {
+                seen if !asks || !peers.leads() => (Step::Draw, seen),
+                seen if seen.is_crossed_by(peers.count()) => (Step::Advance, seen),
+                _ if missed => self.step(class, shard, peers.count()),
+                seen => (Step::Draw, seen),
+            };
+            // The step of the group of peers, which its leader knows.
+            let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
+            let (advances, waits, mut is_dry) = (is(Step::Advance), is(Step::Wait), is(Step::Search));
+            if !group.all(!advances) {
+                is_dry |= self.advance(group, peers, advances, class, shard, seen);
             }
-            slab += step;
+            asks &= address == 0;
+            if turn == TURNS {
+                break;
+            }
+            if asks && waits {
+                nap(turn);
+                shard = self.layout.neighbour(shard, turn % HOPS);
+            }
+            let searches = asks && (is_dry || turn >= PATIENCE);
+            if !group.all(!searches) {
+                match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
+                    Found::Block(found) => address = found,
+                    Found::Nothing => asks = false,
+                    Found::Unsure if searches => nap(turn),
+                    Found::Unsure => {}
+                }
+            }
+            asks &= address == 0;
+            if group.all(!asks) {
+                break;
+            }
+            peers = group.matching(if asks { class.0 } else { NONE });
+            shard = group.read_32(shard, peers.leader());
+            drawn = self.draw(group, peers, asks, class, shard);
+            if asks {
+                address = drawn.address;
+            }
+        }
+        self.count_failures(group, address == 0);
+        address
+    }
+
+    /// Counts the lanes of a group whose allocation failed.
+    fn count_failures(&self, group: Group, fails: bool) {
+        let failed = group.ballot(fails).count();
+        if failed > 0 && group.leads() {
+            // Relaxed: a statistic.
+            self.overview().failures().add_relaxed(failed);
         }
     }
 
-    /// Blocks of the class for `count` lanes and more, of fully free runs from anywhere. A dry span if there are none.
+    /// Puts back what the lane claimed by a ticket for a run that is gone.
     #[cold]
     #[inline(never)]
-    pub(super) fn find(&self, lanes: Group, class: SizeClass, shard: u32, count: u32, last: u32) -> Span {
-        let info = self.class(class);
-        let most = info.grown_runs(count, last);
-        let run = self.reuse(lanes, class, self.own_words(shard, count), most);
-        if run.len > 0 {
-            return info.span_of(run);
+    fn put_back(&self, class: SizeClass, peers: Group, drawn: Drawn) {
+        let ticket = Ticket::new(self.class(class), drawn.seen, peers, true);
+        let bits = drawn.stale & ticket.bits();
+        if bits != 0 {
+            self.runs().put_back(ticket.word(self.runs()), bits, drawn.stale);
         }
-        let run = lanes.lead_run(|| self.claim_fresh_part(shard, info, most * info.slabs));
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        let run = self.reuse(lanes, class, self.near_words(shard), most);
-        if run.len > 0 {
-            return info.span_of(run);
-        }
-        let run = self.claim_near(lanes, class, shard, most * info.slabs);
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        // Elsewhere: what another cursor of the class has is nearer than what no one does.
-        let span = self.steal(lanes, class, shard, 2 * info.blocks);
-        if !span.is_dry() {
-            return span;
-        }
-        let run = self.reuse_foreign(lanes, class, shard);
-        if run.len > 0 {
-            return info.span_of(run);
-        }
-        let run = self.claim_any(lanes, class, shard, most * info.slabs);
-        if run.len > 0 {
-            return self.make_span(lanes, info, class, run);
-        }
-        // What is left of a run, last: to and fro with that would take longer than all of the above.
-        self.steal(lanes, class, shard, 1)
     }
 
-    /// A span of slabs that were free.
-    fn make_span(&self, lanes: Group, info: &ClassInfo, class: SizeClass, run: Run) -> Span {
-        self.dedicate(lanes.rank(), lanes.count(), info, class, run);
-        info.span_of(run)
-    }
-
-    /// Takes up to `most` slabs, whole runs, from those that are used by no one here but others elsewhere, or by other
-    /// classes: what other shards have not had; idle runs of the partitions near by, then of all; what cursors have.
-    #[inline(never)]
-    fn claim_any(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
-        let mut run = self.claim_foreign(lanes, self.class(class), shard, most);
-        for everywhere in [false, true] {
-            if run.len == 0 {
-                run = self.claim_swept(lanes, class, shard, most, everywhere);
-            }
+    /// The next step of a group that got nothing for its tickets, and the span that it is to replace.
+    /// If no block ahead is free, the group takes the tickets that are left, or many of them.
+    fn step(&self, class: SizeClass, shard: u32, lanes: u32) -> (Step, Span) {
+        let (info, cursor) = (self.class(class), self.cursor(class, shard));
+        let now = cursor.span();
+        if now.left() < 0 {
+            return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
         }
-        if run.len > 0 { run } else { self.claim_stolen(lanes, class, shard, most) }
-    }
-
-    /// Takes up to `most` slabs that are no class', whole runs: of the partitions near by that no one has had, then free ones.
-    #[inline(never)]
-    pub(super) fn claim_near(&self, lanes: Group, class: SizeClass, shard: u32, most: u32) -> Run {
-        let (info, from) = (self.class(class), self.near_words(shard).0);
-        let run = lanes.lead_run(|| self.claim_fresh_near(shard, info, most));
-        if run.len > 0 {
-            return run;
+        if now.left() == 0 {
+            return (Step::Draw, now);
         }
-        let run = self.claim_free(lanes, info, from, most);
-        if run.len > 0 || from == 0 { run } else { self.claim_free(lanes, info, 0, most) }
-    }
-
-    /// Takes up to `most` slabs that no one has had, of the partition of the shard or of those near by.
-    fn claim_fresh_near(&self, shard: u32, info: &ClassInfo, most: u32) -> Run {
-        let first = shard / PART_SHARDS * PART_SHARDS;
-        for i in 0..PART_SHARDS {
-            let near = first + (shard + i) % PART_SHARDS;
-            if near < self.layout.shards {
-                let run = self.claim_fresh_part(near, info, most);
-                if run.len > 0 {
-                    return run;
+        match self.occupied(class, info, now) {
+            Some(blocks) => {
+                if blocks > 0 {
+                    cursor.skip(now, blocks);
                 }
+                return (Step::Draw, now);
             }
+            None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
+            None => {}
         }
-        Run::NONE
+        // Not more at once: many groups may do this at the same time (I3 of `cursor`).
+        let rest = (now.left() as u32 + 1).min(MOST_TAKEN * lanes);
+        let old = cursor.take(rest);
+        let step = match old.left() {
+            _ if old.is_crossed_by(rest) => Step::Advance,
+            left if left >= 0 => Step::Draw,
+            _ if old.is_dry() => Step::Search,
+            _ => Step::Wait,
+        };
+        (step, old)
     }
 
-    /// Takes up to `most` slabs of other classes' idle runs, whole runs, of the partitions near by or of all shards: those of
-    /// the next sizes first, which have as many slabs.
-    #[inline(never)]
-    fn claim_swept(&self, lanes: Group, class: SizeClass, shard: u32, most: u32, everywhere: bool) -> Run {
-        let used = self.used_classes(lanes);
-        if !used.has_others(class) {
-            return Run::NONE;
+    /// The number of blocks at the front of a span that are not free; `None` if none of this run and
+    /// the next one seems to be free.
+    fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
+        let (runs, left) = (self.runs(), (span.left() as u32).min(span.blocks(info)));
+        if left == 0 {
+            return None;
         }
-        for distance in 1..self.layout.classes {
-            for other in [class.0.wrapping_sub(distance), class.0 + distance] {
-                if !used.has(other) {
-                    continue;
-                }
-                let made = if everywhere {
-                    self.sweep_everywhere(lanes, SizeClass(other), most)
-                } else {
-                    self.sweep_class(lanes, SizeClass(other), self.near_words(shard), most)
-                };
-                let run = if made > 0 { self.claim_near(lanes, class, shard, most) } else { Run::NONE };
-                if run.len > 0 {
-                    return run;
-                }
-            }
+        let (run, number) = span.place(info, left - 1);
+        let bit = number % WORD_BITS;
+        // Relaxed: hints.
+        let bits = runs.bits(runs.first_word(run) + number / WORD_BITS).load_relaxed() & low_bits(bit + 1);
+        let is_free = |run| runs.starts(run, class, info.slabs) && runs.free_words(run) > 0;
+        if bits != 0 && runs.starts(run, class, info.slabs) {
+            Some(0)
+        } else if number > bit && is_free(run) {
+            Some(bit + 1)
+        } else if number + 1 < left && is_free(run + info.slabs) {
+            Some(number + 1)
+        } else {
+            None
         }
-        Run::NONE
     }
+}
 
-    /// Takes idle runs of the class from anywhere, few at once, so that other shards are left theirs.
-    #[inline(never)]
-    fn reuse_foreign(&self, lanes: Group, class: SizeClass, shard: u32) -> Run {
-        let (set, len) = (self.idle(class), self.layout.slab_words());
-        // From behind the partition to the end, and from the start.
-        for start in [self.near_words(shard).1, 0] {
-            let mut from = start;
-            for _ in 0..LOOKS {
-                let Some(w) = set.next_word_together(lanes, from) else { break };
-                from = (w + lanes.count()).min(len);
-                let run = self.reuse(lanes, class, (w, from), FOREIGN_RUNS);
-                if run.len > 0 {
-                    return run;
-                }
-                self.settle_words(lanes, class, w, from);
-            }
-        }
-        Run::NONE
-    }
-
-    /// The words of a set of slabs that have bits of a shard's partition, from the first to before the second.
-    #[inline(always)]
-    pub(super) fn partition_words(&self, shard: u32) -> (u32, u32) {
-        self.words_of_partitions(shard, shard + 1)
-    }
-
-    /// The words where a group of so many lanes looks first: a warp in its shard's partition, so that shards leave each other
-    /// theirs; others in the partitions of those that have their cursor together.
-    #[inline(always)]
-    fn own_words(&self, shard: u32, lanes: u32) -> (u32, u32) {
-        if lanes == WORD_BITS { self.partition_words(shard) } else { self.near_words(shard) }
-    }
-
-    /// The same of the partitions of the shards that have a cursor together for parts of warps.
-    #[inline(always)]
-    pub(super) fn near_words(&self, shard: u32) -> (u32, u32) {
-        let first = shard / PART_SHARDS * PART_SHARDS;
-        let end = first + PART_SHARDS;
-        self.words_of_partitions(first, if end < self.layout.shards { end } else { self.layout.shards })
-    }
-
-    #[inline(always)]
-    fn words_of_partitions(&self, first: u32, end: u32) -> (u32, u32) {
-        let (start, end) = (self.layout.partition_start(first), self.layout.partition_start(end));
-        (start / WORD_BITS, end.div_ceil(WORD_BITS))
-    }
-
-    /// Takes free slabs, whole runs of the class, the first from word `from` on.
-    #[inline(never)]
-    fn claim_free(&self, lanes: Group, info: &ClassInfo, from: u32, most: u32) -> Run {
-        let free = self.free_slabs();
-        let mut run = free.claim_run_together(lanes, from, info.slabs, most);
-        let rest = if info.slabs == 1 { 0 } else { run.len % info.slabs };
-        run.len -= rest;
-        if rest > 0 && lanes.leads() {
-            free.insert_run(Run { first: run.first + run.len, len: rest });
-        }
-        lanes.sync();
-        run
-    }
-
-    /// Takes some of what another shard has not used, the lanes looking at a shard each.
-    #[inline(never)]
-    fn claim_foreign(&self, lanes: Group, info: &ClassInfo, shard: u32, most: u32) -> Run {
-        let shards = self.layout.shards;
-        let mut distance = 1;
-        while distance < shards {
-            let (mine, last) = (distance + lanes.rank(), distance + lanes.rank() >= shards);
-            let other = if shard + mine < shards { shard + mine } else { shard + mine - shards };
-            let mut candidates = lanes.ballot(!last && self.has_fresh(other));
-            while !candidates.is_empty() {
-                let from = lanes.read_32(other, candidates.leader());
-                let most = most.min(FOREIGN_SLABS.max(info.slabs) / info.slabs * info.slabs);
-                let run = lanes.lead_run(|| self.claim_fresh_part(from, info, most));
-                if run.len > 0 {
-                    return run;
-                }
-                candidates = candidates.without_leader();
-            }
-            distance += lanes.count();
-        }
-        Run::NONE
-    }
+/// Waits before the next turn. The pause doubles every [`DOUBLING`] turns.
+fn nap(turn: u32) {
+    thread::nanosleep(NAP_NANOS << (turn / DOUBLING));
 }

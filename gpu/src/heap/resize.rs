@@ -86,8 +86,9 @@ impl Heap {
             return 0;
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
-        // Relaxed: who asks has the block, or got it from who has: its slab's entry was written before (I5).
-        let entry = Entry(self.entry(slab).load_relaxed());
+        // Relaxed: the caller owns the block, or received it from the owner, so the entry was
+        // written before (I2 of `runs`).
+        let entry = Entry(self.runs().entry(slab).load_relaxed());
         match entry.class() {
             Some(class) => self.class(class).bytes as usize,
             None => (entry.large_slabs().unwrap_or(0) as usize) << self.layout.slab_log2,

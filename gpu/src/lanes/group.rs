@@ -119,6 +119,18 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.mask().leader() == self.lane
     }
 
+    /// The calling lane.
+    #[inline(always)]
+    pub fn lane(self) -> u32 {
+        self.lane
+    }
+
+    /// Whether the calling lane is in the group.
+    #[inline(always)]
+    pub fn is_member(self) -> bool {
+        self.mask().contains(self.lane)
+    }
+
     /// The lanes of the group on which `predicate` holds.
     #[track_caller]
     #[inline(always)]

@@ -35,3 +35,21 @@ fences! {
     block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";
     system_fence_acq_rel: "Acquire and release fence that the host and other devices see (`fence.acq_rel.sys`).";
 }
+
+impl Site {
+    /// `first`, a release fence, then `second`: relaxed operations on different words.
+    ///
+    /// Loom performs read-modify-writes in the order of the program, even those without a fence
+    /// between them. So the weakened site swaps the two, as a device may do without the fence.
+    #[inline(always)]
+    pub fn release_between<R>(self, first: impl FnOnce(), second: impl FnOnce() -> R) -> R {
+        if self.is_weakened() {
+            let result = second();
+            first();
+            return result;
+        }
+        first();
+        self.fence_release();
+        second()
+    }
+}

@@ -31,7 +31,6 @@ mod site;
 
 pub use atomic::*;
 pub use fence::*;
-pub(crate) use memory::quad;
 pub use memory::*;
 pub use site::Site;
 #[cfg(loom)]

@@ -127,28 +127,6 @@ cell! { BlockU64, "cta", u64, "64", reg64 }
 cell! { SystemU32, "sys", u32, "32", reg32 }
 cell! { SystemU64, "sys", u64, "64", reg64 }
 
-#[inline(always)]
-pub fn load_quad(words: &[GpuU32; 4]) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
-    // pass aligned words.
-    unsafe {
-        asm!("ld.relaxed.gpu.global.v4.u32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) words.as_ptr(), options(nostack));
-    }
-    [a, b, c, d]
-}
-
-#[inline(always)]
-pub fn clear_quad(words: &[GpuU32; 4]) {
-    // SAFETY: the words are live global memory for as long as they are borrowed, and the callers
-    // pass aligned words.
-    unsafe {
-        asm!("st.relaxed.gpu.global.v4.u32 [{}], {{{}, {}, {}, {}}};",
-            in(reg64) words.as_ptr(), in(reg32) 0, in(reg32) 0, in(reg32) 0, in(reg32) 0, options(nostack));
-    }
-}
-
 macro_rules! fence {
     ($($name:ident $text:literal;)+) => {$(
         #[inline(always)]

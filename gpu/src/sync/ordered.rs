@@ -125,15 +125,3 @@ unowned! {
     u64: peek_u64 poke_u64;
     u8: peek_u8 poke_u8;
 }
-
-pub fn load_quad<const N: usize>(words: &[GpuU32; N]) -> [u32; N] {
-    words.each_ref().map(GpuU32::load_relaxed)
-}
-
-pub fn clear_quad<const N: usize>(words: &[GpuU32; N]) {
-    // A swap instead of a store: with a store, loom would let read-modify-writes of other threads
-    // ignore the new value.
-    words.iter().for_each(|word| {
-        word.swap_relaxed(0);
-    });
-}

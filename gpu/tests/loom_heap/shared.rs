@@ -10,14 +10,16 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use warpheap_device::heap::HeapLayout;
 use warpheap_device::heap::class::SizeClass;
+use warpheap_device::heap::{HeapLayout, Searched};
 
 /// Sizes of two classes: a slab holds four blocks of one, two of the other.
 pub const QUARTER: usize = 128;
 pub const HALF: usize = 256;
 /// A full slab: no class has such an alignment. Only the first slab of a heap has it.
 pub const SLAB: usize = 512;
+/// All slabs of a heap of two.
+pub const TWO_SLABS: usize = 2 * SLAB;
 pub const SLAB_ALIGN: usize = 1 << 15;
 
 /// The report of a free by a thread that has not seen the slab's entry.
@@ -48,8 +50,27 @@ pub struct Piece {
 // SAFETY: it is passed from owner to owner, or has none.
 unsafe impl Send for Piece {}
 
+/// The result of a search.
+#[derive(Clone, Copy)]
+pub enum Search {
+    Found(Piece),
+    Nothing,
+    Unsure,
+}
+
+impl Search {
+    pub fn found(self) -> Option<Piece> {
+        if let Search::Found(piece) = self { Some(piece) } else { None }
+    }
+
+    /// Whether it proved that there is no memory.
+    pub fn is_proof(self) -> bool {
+        matches!(self, Search::Nothing)
+    }
+}
+
 pub fn request(size: usize) -> Request {
-    Request::from_size_align(size, if size == SLAB { SLAB_ALIGN } else { 16 }).unwrap()
+    Request::from_size_align(size, if size >= SLAB { SLAB_ALIGN } else { 16 }).unwrap()
 }
 
 impl Shared {
@@ -61,9 +82,56 @@ impl Shared {
 
     /// Allocates, and begins to use the memory as its owner.
     pub fn alloc(&self, size: usize) -> Option<Piece> {
-        let piece = Piece { address: self.heap.alloc(request(size))?, size };
+        self.found(self.heap.alloc(request(size))?, size).found()
+    }
+
+    /// One ticket of the cursor, and the claim of its block.
+    pub fn draw(&self, size: usize) -> Option<Piece> {
+        self.found(self.heap.draw_once(SizeClass::of(size as u32))?, size).found()
+    }
+
+    /// The slot of the cursor's span, and the number of tickets left.
+    pub fn slot_and_left(&self, size: usize) -> (u32, i32) {
+        self.heap.slot_and_left(SizeClass::of(size as u32))
+    }
+
+    /// The slab of a piece.
+    pub fn slab(&self, piece: Piece) -> usize {
+        (piece.address.addr().get() - self.heap.base().addr()) / SLAB
+    }
+
+    /// One search for a block.
+    pub fn search(&self, size: usize) -> Search {
+        match self.heap.search_once(SizeClass::of(size as u32)) {
+            Searched::Block(address) => self.found(address, size),
+            Searched::Nothing => Search::Nothing,
+            Searched::Unsure => Search::Unsure,
+        }
+    }
+
+    /// One search for a slab.
+    pub fn search_large(&self) -> Search {
+        match self.heap.search_large_once(1) {
+            Searched::Block(address) => self.found(address, SLAB),
+            Searched::Nothing => Search::Nothing,
+            Searched::Unsure => Search::Unsure,
+        }
+    }
+
+    /// Makes a run of a free slab. Returns whether there was one.
+    pub fn add_run(&self, size: usize) -> bool {
+        self.heap.add_run(SizeClass::of(size as u32))
+    }
+
+    /// Makes the slabs of fully free runs free.
+    pub fn retire(&self) {
+        self.heap.retire_all();
+    }
+
+    fn found(&self, address: NonNull<u8>, size: usize) -> Search {
+        let piece = Piece { address, size };
         assert!(!self.write(piece, true), "the memory has two owners");
-        Some(piece)
+        Search::Found(piece)
     }
 
     /// Like [`alloc`](Self::alloc), while there is only one thread: must succeed.

@@ -7,20 +7,19 @@ use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{
-    COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, Heap, HeapLayout, Overview, Parts, RunAudit, Span,
-    Violation, Visitor,
+    ClassInfo, Cursor, HINT_STRIDE, Heap, HeapLayout, Overview, Parts, Ring, RunAudit, Span, Violation,
+    Visitor,
 };
-use warpheap_device::sync::{AtomicU32, AtomicU64};
+use warpheap_device::sync::AtomicU32;
 
 pub struct OwnedHeap {
     pub heap: Box<Heap>,
     pub layout: HeapLayout,
     pub faults: Box<FaultLog>,
     _classes: Vec<ClassInfo>,
-    _cursors: Vec<Cursor>,
-    _counts: Vec<AtomicU64>,
+    _cursors: (Vec<Cursor>, Vec<Ring>),
     _overview: Box<Overview>,
-    _words: [Vec<AtomicU32>; 4],
+    _words: [Vec<AtomicU32>; 7],
     memory: (*mut u8, HostLayout),
 }
 
@@ -31,6 +30,20 @@ unsafe impl Send for OwnedHeap {}
 
 fn words(count: u64, word: impl Fn(u32) -> u32) -> Vec<AtomicU32> {
     (0..count as u32).map(|i| AtomicU32::new(word(i))).collect()
+}
+
+/// The words of a set with all indices below `indices`, level after level.
+fn full_set(indices: u32) -> Vec<AtomicU32> {
+    let (mut set, mut below) = (Vec::new(), indices);
+    loop {
+        let len = below.div_ceil(32);
+        let word = |w: u32| u32::MAX >> (32 - (below - w * 32).min(32));
+        set.extend(words(len.into(), word));
+        if len == 1 {
+            return set;
+        }
+        below = len;
+    }
 }
 
 impl OwnedHeap {
@@ -44,13 +57,15 @@ impl OwnedHeap {
         let classes: Vec<ClassInfo> = (0..layout.classes).map(|c| layout.class(SizeClass(c))).collect();
         let cursors: Vec<Cursor> =
             (0..layout.classes * layout.shards).map(|_| Cursor::new(Span::UNUSED)).collect();
-        let entries = words(layout.slabs.into(), |_| Heap::free_entry());
-        let counts = (0..layout.slabs as usize * COUNT_STRIDE).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let bitmap = words(layout.block_words(), |_| 0);
-        let slab_sets = words(u64::from(layout.set_words()) * u64::from(layout.sets()), |_| 0);
+        let rings: Vec<Ring> = (0..cursors.len()).map(|_| Ring::new()).collect();
+        let zeros = |count: u64| words(count, |_| 0);
+        let entries = words(layout.slabs.into(), |_| Heap::fresh_entry());
+        let counts = zeros(layout.slabs.into());
+        let bitmap = zeros(layout.block_words());
+        let free = full_set(layout.slabs);
+        let [listed, idle] = [0; 2].map(|_| zeros(layout.run_set_words().into()));
+        let hints = zeros(u64::from(layout.shards) * HINT_STRIDE as u64);
         let overview = Box::new(Overview::default());
-        let stride = FRESH_STRIDE as u32;
-        let fresh = words(u64::from(layout.shards * stride), |i| layout.partition_start(i / stride));
         let faults = Box::new(FaultLog::default());
         let host = HostLayout::from_size_align(layout.bytes() as usize, 1 << 21).unwrap();
         // SAFETY: the size is not zero.
@@ -60,20 +75,21 @@ impl OwnedHeap {
             base,
             classes: classes.as_ptr(),
             cursors: cursors.as_ptr(),
+            rings: rings.as_ptr(),
             entries: entries.as_ptr(),
             counts: counts.as_ptr(),
             bitmap: bitmap.as_ptr(),
-            slab_sets: slab_sets.as_ptr(),
+            free: free.as_ptr(),
+            listed: listed.as_ptr(),
+            idle: idle.as_ptr(),
             overview: &raw const *overview,
-            fresh: fresh.as_ptr(),
+            hints: hints.as_ptr(),
             faults: &raw const *faults,
             shared: shared.as_ptr(),
             debugger: Debugger::NONE,
         };
-        let stride = size_of::<Cursor>().trailing_zeros();
-        assert!(size_of::<Cursor>().is_power_of_two());
         // SAFETY: this struct keeps all parts, which do not move on the heap.
-        shared.write(unsafe { Heap::from_raw_parts(parts, layout, stride) });
+        shared.write(unsafe { Heap::from_raw_parts(parts, layout) });
         // SAFETY: written above.
         let heap = unsafe { Box::from_raw(Box::into_raw(shared).cast::<Heap>()) };
         OwnedHeap {
@@ -81,10 +97,9 @@ impl OwnedHeap {
             layout,
             faults,
             _classes: classes,
-            _cursors: cursors,
-            _counts: counts,
+            _cursors: (cursors, rings),
             _overview: overview,
-            _words: [entries, bitmap, slab_sets, fresh],
+            _words: [entries, counts, bitmap, free, listed, idle, hints],
             memory: (base, host),
         }
     }
@@ -106,8 +121,7 @@ impl OwnedHeap {
     /// bits and the cursors the number of live blocks per class is that in `live`.
     pub fn check(&self, live: &BTreeMap<u32, u32>) {
         let mut census = Census::default();
-        let mut held = vec![0; self.layout.slabs as usize];
-        self.heap.audit(self.layout.slabs, &mut held, &mut census).expect("a word for each slab");
+        self.heap.audit(self.layout.slabs, &mut census);
         assert!(census.broken.is_empty(), "{:#?}", census.broken);
         assert_eq!(&census.live, live, "live blocks by class");
     }

@@ -155,13 +155,11 @@ mod tests {
         }
     }
 
-    /// Scans belong to two allocators; every other name to one.
     #[test]
     fn names_of_points_are_unique() {
         let mut all: Vec<_> = AllocatorKind::ALL.into_iter().flat_map(AllocatorKind::points).collect();
-        let shared = all.iter().filter(|name| name.starts_with("scans/")).count();
         let names = BTreeSet::from_iter(all.iter().copied());
-        assert_eq!(names.len() + shared / 2, all.len(), "{all:?}");
+        assert_eq!(names.len(), all.len(), "{all:?}");
         all.retain(|name| {
             name.split_once('/').is_none_or(|(structure, point)| structure.is_empty() || point.is_empty())
         });

@@ -92,8 +92,7 @@ impl Heap {
             Some(calls) => call(calls),
             none => {
                 let parts = self.offsets.parts(self.memory().address(), self.metadata.address());
-                let stride_log2 = self.offsets.cursor_stride_log2;
-                call(none.insert(Calls::new(self.memory().device(), parts, self.layout, stride_log2)?))
+                call(none.insert(Calls::new(self.memory().device(), parts, self.layout)?))
             }
         }
     }

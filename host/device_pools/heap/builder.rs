@@ -124,7 +124,7 @@ impl HeapBuilder {
         let parts = offsets.parts(backing.memory().address(), metadata.address());
         // SAFETY: `reset` below initialises the parts. The heap keeps both allocations as long as
         // it lives, and a launch checks that the handle's memory is still live.
-        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, offsets.cursor_stride_log2) };
+        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout) };
         // SAFETY: the heap keeps the parts alive, and a launch checks the memory that the handle
         // names.
         let handle = unsafe { Arg::new(handle) };

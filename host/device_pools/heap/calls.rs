@@ -40,13 +40,13 @@ pub(super) struct Calls {
 
 impl Calls {
     /// For a heap on `device` that consists of these parts.
-    pub fn new(device: &Device, mut parts: Parts, layout: HeapLayout, stride_log2: u32) -> Result<Calls> {
+    pub fn new(device: &Device, mut parts: Parts, layout: HeapLayout) -> Result<Calls> {
         let mut state = device.zeroed_memory(STATE_BYTES, FAULTS_AT as usize)?;
         parts.shared = state.address() as *const heap::Heap;
         parts.faults = (state.address() + FAULTS_AT) as *const FaultLog;
         // SAFETY: the heap keeps its parts alive, and `state` is large enough for the handle and
         // the log.
-        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout, stride_log2) };
+        let handle = unsafe { heap::Heap::from_raw_parts(parts, layout) };
         // SAFETY: the heap and `Calls` keep alive all memory that the handle names.
         let handle = unsafe { Arg::new(handle) };
         state.write_handle(0, &handle)?;

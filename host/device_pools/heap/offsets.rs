@@ -2,13 +2,8 @@
 
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
 use warpheap_device::heap::debug::{Debugger, Extra, SITE_WORDS, SITES};
-use warpheap_device::heap::{
-    self, COUNT_STRIDE, ClassInfo, Cursor, FRESH_STRIDE, HeapLayout, Overview, Parts,
-};
-use warpheap_device::sync::{AtomicU32, AtomicU64};
-
-/// Heaps of at least this size place each cursor in a separate cache line.
-const SPREAD_FROM: u64 = 64 << 20;
+use warpheap_device::heap::{self, ClassInfo, Cursor, HINT_STRIDE, HeapLayout, Overview, Parts, Ring};
+use warpheap_device::sync::AtomicU32;
 
 /// Offsets of the parts of the metadata, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +11,14 @@ pub(super) struct MetadataOffsets {
     pub handle: u64,
     pub classes: u64,
     pub cursors: u64,
-    pub cursor_stride_log2: u32,
     pub entries: u64,
-    pub slab_sets: u64,
+    pub free: u64,
+    pub rings: u64,
+    pub listed: u64,
+    pub idle: u64,
     pub faults: u64,
     pub overview: u64,
-    pub fresh: u64,
+    pub hints: u64,
     pub counts: u64,
     pub bitmap: u64,
     /// The parts of a debug heap.
@@ -32,9 +29,7 @@ pub(super) struct MetadataOffsets {
 impl MetadataOffsets {
     /// `quarantine`: the number of slots in a debug heap.
     pub fn new(layout: &HeapLayout, quarantine: Option<u32>) -> MetadataOffsets {
-        let spread = layout.bytes() >= SPREAD_FROM;
-        let cursor_stride_log2 = if spread { 7 } else { size_of::<Cursor>().trailing_zeros() };
-        let cursors = u64::from(layout.classes * layout.shards) << cursor_stride_log2;
+        let cursors = u64::from(layout.classes * layout.shards);
         let mut end = 0_u64;
         let mut part = |bytes: u64| {
             let part_start = end;
@@ -44,14 +39,16 @@ impl MetadataOffsets {
         MetadataOffsets {
             handle: part(size_of::<heap::Heap>() as u64),
             classes: part(u64::from(layout.classes) * size_of::<ClassInfo>() as u64),
-            cursors: part(cursors),
-            cursor_stride_log2,
+            cursors: part(cursors * size_of::<Cursor>() as u64),
             entries: part(u64::from(layout.slabs) * 4),
-            slab_sets: part(u64::from(layout.sets()) * u64::from(layout.set_words()) * 4),
+            free: part(u64::from(layout.slab_set_words()) * 4),
+            rings: part(cursors * size_of::<Ring>() as u64),
+            listed: part(u64::from(layout.run_set_words()) * 4),
+            idle: part(u64::from(layout.run_set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             overview: part(size_of::<Overview>() as u64),
-            fresh: part(u64::from(layout.shards) * 4 * FRESH_STRIDE as u64),
-            counts: part(u64::from(layout.slabs) * 8 * COUNT_STRIDE as u64),
+            hints: part(u64::from(layout.shards) * 4 * HINT_STRIDE as u64),
+            counts: part(u64::from(layout.slabs) * 4),
             bitmap: part(layout.block_words() * 4),
             debug: quarantine.map(|slots| DebugOffsets::new(slots, &mut part)),
             end,
@@ -66,12 +63,15 @@ impl MetadataOffsets {
             base: base as *mut u8,
             classes: at(self.classes) as *const ClassInfo,
             cursors: at(self.cursors) as *const Cursor,
+            rings: at(self.rings) as *const Ring,
             entries: at(self.entries) as *const AtomicU32,
-            counts: at(self.counts) as *const AtomicU64,
+            counts: at(self.counts) as *const AtomicU32,
             bitmap: at(self.bitmap) as *const AtomicU32,
-            slab_sets: at(self.slab_sets) as *const AtomicU32,
+            free: at(self.free) as *const AtomicU32,
+            listed: at(self.listed) as *const AtomicU32,
+            idle: at(self.idle) as *const AtomicU32,
             overview: at(self.overview) as *const Overview,
-            fresh: at(self.fresh) as *const AtomicU32,
+            hints: at(self.hints) as *const AtomicU32,
             faults: at(self.faults) as *const FaultLog,
             shared: at(self.handle) as *const heap::Heap,
             debugger: debugger.unwrap_or(Debugger::NONE),

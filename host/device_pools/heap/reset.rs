@@ -17,10 +17,10 @@ const UPLOAD_BYTES: u64 = 16 << 10;
 /// The data that the host sends.
 struct Upload {
     classes: Vec<ClassInfo>,
-    /// Some cursors, each padded to the stride.
+    /// Some cursors.
     cursors: Vec<u64>,
-    /// Free-slab words that cover the slabs with memory.
-    slabs: FreeWords,
+    /// The set of free slabs, with all slabs that have memory.
+    free: FreeWords,
 }
 
 /// The address and the length in bytes of the values.
@@ -64,16 +64,13 @@ impl Heap {
             Ok(Transfer::Write { to, from, bytes })
         };
         let before = [
-            fill(offsets.slab_sets, offsets.end, 0)?,
-            fill(offsets.entries, offsets.slab_sets, 0xff)?,
+            fill(offsets.free, offsets.end, 0)?,
+            fill(offsets.entries, offsets.free, 0xff)?,
             write(offsets.handle, ((&raw const self.handle).cast(), size_of::<heap::Heap>()))?,
             write(offsets.classes, bytes_of(&upload.classes))?,
             write(offsets.cursors, bytes_of(&upload.cursors))?,
         ];
-        let after = [
-            write(offsets.fresh, bytes_of(&upload.slabs.fresh))?,
-            write(offsets.slab_sets, bytes_of(&upload.slabs.free))?,
-        ];
+        let after = [write(offsets.free, bytes_of(&upload.free.0))?];
         let cursors = metadata.part(offsets.cursors, offsets.entries - offsets.cursors)?;
         let pattern = size_of_val(&upload.cursors[..]) as u64;
         let submit = |transfers: &[Transfer]| -> Result<()> {
@@ -95,17 +92,10 @@ impl Heap {
         let (layout, offsets) = (self.layout, self.offsets);
         let classes = (0..layout.classes).map(|class| layout.class(SizeClass(class))).collect();
         let bytes = (offsets.entries - offsets.cursors).min(UPLOAD_BYTES);
-        let mut cursors = vec![0_u64; (bytes / 8) as usize];
-        for cursor in cursors.chunks_mut(1 << (offsets.cursor_stride_log2 - 3)) {
-            cursor[..4].copy_from_slice(&Cursor::new(Span::UNUSED).to_words());
-        }
-        let mut slabs = FreeWords::none(&layout);
-        slabs.add(&layout, 0..self.present);
-        if slabs.free.iter().all(|word| *word == 0) {
-            // The device has already filled the words with zeroes.
-            slabs.free.clear();
-        }
-        Upload { classes, cursors, slabs }
+        let cursors = vec![Cursor::new(Span::UNUSED).to_word(); (bytes / 8) as usize];
+        let mut free = FreeWords::none(&layout);
+        free.add(&layout, 0..self.present);
+        Upload { classes, cursors, free }
     }
 }
 
@@ -116,27 +106,28 @@ mod tests {
 
     #[test]
     fn reset_rewrites_all_metadata() {
-        let mut heap = Heap::builder(80 << 20).shards(64).build(&Device::cpu()).unwrap();
+        // The cursors' metadata is a fixed part of the heap: large enough for several uploads.
+        let heap = Heap::builder(512 << 20).initial(1 << 20).shards(1024);
+        let mut heap = heap.build(&Device::cpu()).unwrap();
         let all = |heap: &Heap| {
             let mut words = vec![0_u64; (heap.offsets.end / 8) as usize];
             heap.metadata.read(0, &mut words).map(|()| words).unwrap()
         };
-        // The padding between the parts keeps its old contents.
+        // The padding behind the handle and the classes keeps its old contents.
         heap.metadata.fill(0xa5).unwrap();
         heap.reset().unwrap();
         let new = all(&heap);
         let word = |bytes: u64| (bytes / 8) as usize;
         let cursors = &new[word(heap.offsets.cursors)..word(heap.offsets.entries)];
         assert!(size_of_val(cursors) as u64 > 3 * UPLOAD_BYTES, "some are copies of copies");
-        for cursor in cursors.chunks(1 << (heap.offsets.cursor_stride_log2 - 3)) {
-            assert_eq!(cursor[..4], Cursor::new(Span::UNUSED).to_words());
-        }
+        let unused = Cursor::new(Span::UNUSED).to_word();
+        assert!(cursors.iter().all(|cursor| *cursor == unused));
         heap.metadata.fill(0x5a).unwrap();
         heap.reset().unwrap();
         let again = all(&heap);
         let kept = new.iter().zip(&again).filter(|(new, again)| new != again);
         assert!(kept.clone().all(|(_, again)| *again == 0x5a5a_5a5a_5a5a_5a5a));
-        assert!(kept.count() < 11 * 128 / 8, "a gap behind each part at most");
+        assert!(kept.count() < 2 * 128 / 8, "a gap behind each of two parts at most");
         assert!(heap.check().unwrap().is_empty());
     }
 }

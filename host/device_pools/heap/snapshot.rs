@@ -79,7 +79,7 @@ pub struct Leaks {
 }
 
 impl Heap {
-    /// Waits for the device and copies all metadata to the host: about 1/120 of the heap's size,
+    /// Waits for the device and copies all metadata to the host: about 1/100 of the heap's size,
     /// mostly one bit per 16 bytes. Launches that use the heap wait until the copy is done. For a
     /// debug heap it also copies the parts of the memory that contain live blocks.
     ///
@@ -99,7 +99,7 @@ impl Heap {
         // SAFETY: the copy has every part at its place and lives as long as the handle. A snapshot
         // only reads it. It does not access the heap's memory, nor the handle inside the copy,
         // which names the device's metadata.
-        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout, offsets.cursor_stride_log2) };
+        let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout) };
         // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
         let mut snapshot =
@@ -160,9 +160,9 @@ impl fmt::Debug for HeapSnapshot {
 }
 
 impl HeapSnapshot {
-    /// Checks all invariants, numbered at the head of [`warpheap_device::heap`]. Returns an empty
-    /// list for a heap that was used correctly. At most 256 violations are listed, followed by the
-    /// number of the others.
+    /// Checks all invariants. They are numbered at the heads of the modules of
+    /// [`warpheap_device::heap`]. Returns an empty list for a heap that was used correctly. At most
+    /// 256 violations are listed, followed by the number of the others.
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Broken::default();
         self.audit(&mut broken);
@@ -224,8 +224,7 @@ impl HeapSnapshot {
     }
 
     pub(super) fn audit(&self, visitor: &mut impl Visitor) {
-        let mut held = vec![0; self.copy().layout().slabs as usize];
-        self.copy().audit(self.present, &mut held, visitor).expect("a word for each slab");
+        self.copy().audit(self.present, visitor);
     }
 }
 

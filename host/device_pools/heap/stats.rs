@@ -1,15 +1,13 @@
 //! Statistics of a heap.
 //!
-//! `usage.reserved = live + large + quarantined + free_block + cursor + slack + free_slab + fresh`,
+//! `usage.reserved = live + large + quarantined + free_block + slack + free_slab + fresh`,
 //! all in bytes.
 
 use super::debug::Debugged;
 use crate::usage::Usage;
 use serde::Serialize;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{
-    self, CursorAudit, FreeSlab, HeapLayout, LargeAudit, RunAudit, Violation, Visitor,
-};
+use warpheap_device::heap::{self, FreeSlab, HeapLayout, LargeAudit, RunAudit, Violation, Visitor};
 
 /// Statistics of a heap. Bytes are those of blocks and slabs, not of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -35,43 +33,31 @@ pub struct HeapStats {
     pub quarantined_blocks: u64,
     /// Bytes of the blocks in quarantine.
     pub quarantined_bytes: u64,
-    /// Bytes of blocks that were freed one by one. Their class allocates them again. When all
-    /// blocks of a run are free, its slabs become free.
+    /// Bytes of the free blocks of runs. Any thread can allocate them, from their class. When all
+    /// blocks of a run are free, other classes can take its slabs.
     pub free_block_bytes: u64,
-    /// Bytes of the blocks in cursors.
-    pub cursor_bytes: u64,
     /// Unused bytes after the last block of a run.
     pub slack_bytes: u64,
     /// Bytes of free slabs that were used before.
     pub free_slab_bytes: u64,
     /// Bytes of slabs that were never used since the heap was built or reset.
     pub fresh_bytes: u64,
-    /// All bytes that can be allocated: free and fresh slabs, free blocks, blocks in cursors, and
-    /// the slack of runs without a live block.
+    /// All bytes that can be allocated: free and fresh slabs, free blocks, and the slack of runs
+    /// without a live block.
     pub free_bytes: u64,
     /// `1 - usage.largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
     /// High-water mark: bytes of slabs that were in use at any time since the heap was built or
-    /// reset. An upper bound of the bytes in use at one time. Slabs stay counted once they were
-    /// made available to a large allocation. If a heap does not have all of its memory, its last
-    /// slabs count too if they are only a part of a shard's partition.
+    /// reset. An upper bound of the bytes in use at one time.
     pub high_water_bytes: u64,
-    /// Number of searches for slabs by exhausted cursors.
-    pub searches: u64,
-    /// Number of exhaustive searches of the heap, each after the cursors' blocks were freed. An
-    /// allocation of a size class fails only after such a search by its own or another warp, unless
-    /// it gave up because other warps took each span first.
-    pub scans: u64,
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
     pub failed_allocations: u64,
-    /// Number of cursors with an unsuccessful last search.
-    pub cursors_found_none: u64,
     /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
     ///
     /// [`Faults::count`]: crate::device_pools::Faults::count
     pub faults: u64,
-    /// The classes with slabs or searches, smallest first.
+    /// The classes with slabs, smallest first.
     pub classes: Vec<HeapClassStats>,
 }
 
@@ -87,12 +73,8 @@ pub struct HeapClassStats {
     pub live_blocks: u64,
     /// Freed blocks that a debug heap keeps in quarantine.
     pub quarantined_blocks: u64,
-    /// Number of free blocks outside cursors.
+    /// Number of free blocks.
     pub free_blocks: u64,
-    /// Number of blocks in cursors.
-    pub cursor_blocks: u64,
-    /// Number of searches for slabs by the exhausted cursors of the class.
-    pub searches: u64,
 }
 
 /// Accumulates statistics during the walk.
@@ -103,6 +85,8 @@ pub(super) struct Tally<'a> {
     /// Consecutive slabs without a live block: the end and the number of slabs.
     row: (u32, u32),
     longest_row: u32,
+    /// The longest part of a row in one word of the set of free slabs, as a run of a class is.
+    longest_in_word: u32,
     /// The largest class with a free block.
     largest_block: u32,
 }
@@ -121,7 +105,8 @@ impl<'a> Tally<'a> {
             classes: (0..layout.classes).map(class).collect(),
             ..HeapStats::default()
         };
-        Tally { layout: *layout, stats, debugged, row: (0, 0), longest_row: 0, largest_block: 0 }
+        let row = (0, 0);
+        Tally { layout: *layout, stats, debugged, row, longest_row: 0, longest_in_word: 0, largest_block: 0 }
     }
 
     pub fn finish(mut self, faults: u64, heap: &heap::Heap) -> HeapStats {
@@ -134,21 +119,20 @@ impl<'a> Tally<'a> {
         stats.usage.largest_free_bytes = Some(largest);
         stats.high_water_bytes = stats.usage.reserved_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
-        stats.failed_allocations = heap.refusals().into();
-        stats.scans = heap.scans();
-        stats.classes.retain(|class| class.slabs > 0 || class.searches > 0);
+        stats.failed_allocations = heap.failures().into();
+        stats.classes.retain(|class| class.slabs > 0);
         stats
     }
 
     /// A row of slabs larger than the largest class is allocated as one piece. A smaller size takes
-    /// a run of its class.
+    /// a run of its class, in one word of the set of free slabs.
     fn largest_free(&self, slab_bytes: u64) -> u64 {
         let row = u64::from(self.longest_row) * slab_bytes;
         if row > self.layout.small_bytes.into() {
             return row;
         }
         let classes = (0..self.layout.classes).map(|class| self.layout.class(SizeClass(class)));
-        let in_row = classes.filter(|info| info.slabs <= self.longest_row).map(|info| info.bytes).max();
+        let in_row = classes.filter(|info| info.slabs <= self.longest_in_word).map(|info| info.bytes).max();
         in_row.unwrap_or(0).max(self.largest_block).into()
     }
 
@@ -161,19 +145,16 @@ impl<'a> Tally<'a> {
         let before = if self.row.0 == slab { self.row.1 } else { 0 };
         self.row = (slab + slabs, before + slabs);
         self.longest_row = self.longest_row.max(self.row.1);
+        let (end, len) = self.row;
+        for word in slab / u32::BITS..end.div_ceil(u32::BITS) {
+            let (first, last) = (word * u32::BITS, (word + 1) * u32::BITS);
+            self.longest_in_word = self.longest_in_word.max(end.min(last) - first.max(end - len));
+        }
     }
 }
 
 impl Visitor for Tally<'_> {
     fn violation(&mut self, _: Violation) {}
-
-    fn cursor(&mut self, cursor: CursorAudit) {
-        let class = &mut self.stats.classes[cursor.class.0 as usize];
-        // In a corrupted heap the counts may be arbitrary.
-        class.searches = class.searches.saturating_add(cursor.searches);
-        self.stats.searches = self.stats.searches.saturating_add(cursor.searches);
-        self.stats.cursors_found_none += u64::from(cursor.found_none);
-    }
 
     fn run(&mut self, run: &RunAudit<'_>) {
         let quarantined = run.live_blocks().filter(|start| self.is_quarantined(*start)).count() as u32;
@@ -185,16 +166,14 @@ impl Visitor for Tally<'_> {
         stats.live_bytes += bytes(live);
         stats.quarantined_blocks += u64::from(quarantined);
         stats.quarantined_bytes += bytes(quarantined);
-        stats.free_block_bytes += bytes(run.holes);
-        stats.cursor_bytes += bytes(run.in_cursor);
+        stats.free_block_bytes += bytes(run.free);
         stats.slack_bytes += slack;
-        stats.free_bytes += bytes(run.holes) + bytes(run.in_cursor);
+        stats.free_bytes += bytes(run.free);
         let class = &mut stats.classes[run.class.0 as usize];
         class.slabs += info.slabs;
         class.live_blocks += u64::from(live);
         class.quarantined_blocks += u64::from(quarantined);
-        class.free_blocks += u64::from(run.holes);
-        class.cursor_blocks += u64::from(run.in_cursor);
+        class.free_blocks += u64::from(run.free);
         if run.live == 0 {
             stats.free_bytes += slack;
             self.extend_row(run.slab, info.slabs);
@@ -218,7 +197,7 @@ impl Visitor for Tally<'_> {
     fn free(&mut self, slab: u32, place: FreeSlab) {
         let stats = &mut self.stats;
         match place {
-            FreeSlab::InSet => stats.free_slab_bytes += stats.slab_bytes,
+            FreeSlab::Used => stats.free_slab_bytes += stats.slab_bytes,
             FreeSlab::Fresh => stats.fresh_bytes += stats.slab_bytes,
             FreeSlab::Withheld | FreeSlab::Lost => return,
         }

@@ -58,8 +58,9 @@ fn kernels_without_the_feature_are_rejected() {
         )
     };
     let device = Device::cpu();
-    device.load_module(&ptx(136)).unwrap().check(give_all).unwrap();
-    let error = device.load_module(&ptx(128)).unwrap().check(give_all).unwrap_err();
+    let handle = size_of::<Arg<warpheap_device::heap::Heap>>();
+    device.load_module(&ptx(handle)).unwrap().check(give_all).unwrap();
+    let error = device.load_module(&ptx(handle - 8)).unwrap().check(give_all).unwrap_err();
     assert!(matches!(error, Error::InvalidModule(InvalidModule::KernelSignature { .. })), "{error}");
     assert!(error.to_string().contains("feature `debug`"), "{error}");
 }

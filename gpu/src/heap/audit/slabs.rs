@@ -1,9 +1,8 @@
-//! The slabs, in the order of their addresses.
+//! The slabs, in address order.
 
 use super::{Defect, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
+use crate::heap::bits::full_word;
 use crate::heap::class::SizeClass;
-use crate::heap::class_info::full_word;
-use crate::heap::count::Count;
 use crate::heap::entry::Entry;
 
 impl<V: Visitor> Walk<'_, V> {
@@ -17,8 +16,8 @@ impl<V: Visitor> Walk<'_, V> {
     /// Looks at what starts at a slab. Returns how many slabs that has.
     fn slab(&mut self, slab: u32) -> u32 {
         let entry = self.entry(slab);
-        if entry == Entry::FREE {
-            self.free(slab);
+        if entry.is_free() {
+            self.free(slab, entry);
             return 1;
         }
         let class = entry.class().filter(|class| class.0 < self.heap.layout.classes);
@@ -38,49 +37,39 @@ impl<V: Visitor> Walk<'_, V> {
         Entry::of_class(class, 0, self.heap.layout.class(class).slabs)
     }
 
-    /// Whether the slab is among those of its partition that no one has had. Slabs are asked for in their order.
-    fn is_fresh(&mut self, slab: u32) -> bool {
-        while slab >= self.heap.layout.partition_start(self.shard + 1) {
-            self.shard += 1;
-        }
-        slab >= self.heap.fresh(self.shard).load_relaxed()
+    fn is_in_set(&self, slab: u32) -> bool {
+        self.heap.free_slabs().set.contains(slab)
     }
 
-    fn free(&mut self, slab: u32) {
-        let (in_set, fresh) = (self.heap.free_slabs().contains(slab), self.is_fresh(slab));
-        let withheld = slab >= self.present;
-        let found = match (in_set, fresh) {
-            (true, true) => Some(Defect::FreeTwice),
-            (false, false) if withheld => None,
-            (false, false) => Some(Defect::Lost),
-            _ => withheld.then_some(Defect::Withheld),
+    fn free(&mut self, slab: u32, entry: Entry) {
+        let (in_set, withheld) = (self.is_in_set(slab), slab >= self.present);
+        let (place, found) = match (in_set, withheld) {
+            (true, true) => (FreeSlab::Withheld, Some(Defect::Withheld)),
+            (false, true) => (FreeSlab::Withheld, None),
+            (false, false) => (FreeSlab::Lost, Some(Defect::Lost)),
+            _ if entry == Entry::FRESH => (FreeSlab::Fresh, None),
+            _ => (FreeSlab::Used, None),
         };
         if let Some(found) = found {
             self.slab_is(slab, found);
         }
         self.zeroes(slab);
-        let place = match (in_set, fresh) {
-            (true, _) => FreeSlab::InSet,
-            (_, true) => FreeSlab::Fresh,
-            _ if withheld => FreeSlab::Withheld,
-            _ => FreeSlab::Lost,
-        };
         self.visitor.free(slab, place);
     }
 
-    /// Of a slab that is in use: no one else may take it.
+    /// Of a slab that is in use: it is not in the free set.
     fn taken(&mut self, slab: u32) {
         let entry = self.entry(slab).0;
-        if self.is_fresh(slab) || self.heap.free_slabs().contains(slab) {
+        if self.is_in_set(slab) {
             self.slab_is(slab, Defect::TakenAndFree { entry });
         }
     }
 
     /// Of a slab without a class: bits and count are zero.
     fn zeroes(&mut self, slab: u32) {
-        let first = self.heap.word_of(slab, 0);
+        let first = self.heap.runs().first_word(slab);
         for word in 0..self.heap.layout.words_per_slab() {
-            let bits = self.heap.bits(first + word).load_relaxed();
+            let bits = self.heap.runs().bits(first + word).load_relaxed();
             if bits != 0 {
                 self.slab_is(slab, Defect::BitsWithoutClass { word, bits });
                 break;
@@ -90,13 +79,13 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     fn no_count(&mut self, slab: u32) {
-        let count = self.heap.count(slab).load_relaxed();
+        let count = self.heap.runs().count(slab).load_relaxed();
         if count != 0 {
             self.slab_is(slab, Defect::CountWithoutRun { count });
         }
     }
 
-    /// How many of the slabs of a run or an allocation have their entries: all, or those before the first that has not.
+    /// The number of slabs of a run or an allocation before the first one with another entry.
     fn whole(&mut self, slab: u32, slabs: u32, entry_at: impl Fn(u32) -> Entry) -> u32 {
         let there = self.heap.layout.slabs - slab;
         if there < slabs {
@@ -127,55 +116,36 @@ impl<V: Visitor> Walk<'_, V> {
         if whole < info.slabs {
             return whole;
         }
-        let mut run = RunAudit {
-            heap: self.heap,
-            slab,
-            class,
-            info,
-            holes: 0,
-            in_cursor: self.held[slab as usize],
-            live: 0,
-        };
-        let (mut sum, mut both) = (Count::of_class(class), 0);
-        for w in 0..info.words() {
-            let (bits, full) =
-                (self.heap.bits(self.heap.word_of(slab, 0) + w).load_relaxed(), full_word(info.blocks, w));
-            sum = sum.plus(Count::of(bits, full));
-            run.holes += (bits & full).count_ones();
-            run.live += run.live_bits(w).count_ones();
-            both += (bits & run.held_bits(w)).count_ones();
-            self.beyond(slab, class, w, bits & !full);
+        let mut run = RunAudit { heap: self.heap, slab, class, info, free: 0, live: 0 };
+        let (first, mut free_words) = (self.heap.runs().first_word(slab), 0);
+        for w in 0..info.slabs * self.heap.layout.words_per_slab() {
+            let bits = self.heap.runs().bits(first + w).load_relaxed();
+            let full = full_word(info.blocks, w);
+            if full != 0 {
+                free_words += u32::from(bits == full);
+                run.free += (bits & full).count_ones();
+                run.live += run.live_bits(w).count_ones();
+            }
+            if bits & !full != 0 {
+                self.tell(Some(slab), Some(class), Defect::BitsBeyond { word: w, bits: bits & !full });
+            }
         }
-        for w in info.words()..info.slabs * self.heap.layout.words_per_slab() {
-            self.beyond(slab, class, w, self.heap.bits(self.heap.word_of(slab, 0) + w).load_relaxed());
-        }
-        if both > 0 {
-            self.tell(Some(slab), Some(class), None, Defect::HolesInCursor { blocks: both });
-        }
-        self.noted(&run, sum);
+        self.hints(&run, free_words);
         self.visitor.run(&run);
         whole
     }
 
-    fn beyond(&mut self, slab: u32, class: SizeClass, word: u32, bits: u32) {
-        if bits != 0 {
-            self.tell(Some(slab), Some(class), None, Defect::BitsBeyond { word, bits });
-        }
-    }
-
-    /// Whether what the bits of a run come to is written down where it is looked for.
-    fn noted(&mut self, run: &RunAudit<'_>, sum: Count) {
-        let (slab, class) = (run.slab, run.class);
-        let count = self.heap.count(slab).load_relaxed();
-        if Count(count).unjoined() != sum {
-            self.tell(Some(slab), Some(class), None, Defect::Count { bits: sum.0, count });
-        }
-        if run.holes == run.info.blocks {
-            if !self.heap.idle(class).contains(slab) {
-                self.tell(Some(slab), Some(class), None, Defect::NotIdle);
-            }
-        } else if run.holes > 0 && !self.heap.partial(class).contains(slab) {
-            self.tell(Some(slab), Some(class), None, Defect::NotPartial);
+    /// Whether the count and the sets agree with the bits of a run.
+    fn hints(&mut self, run: &RunAudit<'_>, free_words: u32) {
+        let (slab, class, runs) = (run.slab, run.class, self.heap.runs());
+        let (count, index) = (runs.count(slab).load_relaxed(), self.heap.layout.run_index(class, slab));
+        let defects = [
+            (count != free_words, Defect::Count { bits: free_words, count }),
+            (run.free > 0 && !runs.listed().contains(index), Defect::NotListed),
+            (run.live == 0 && !runs.idle().contains(index), Defect::NotIdle),
+        ];
+        for (_, found) in defects.into_iter().filter(|(is_found, _)| *is_found) {
+            self.tell(Some(slab), Some(class), found);
         }
     }
 }

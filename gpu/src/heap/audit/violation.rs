@@ -1,42 +1,51 @@
-//! A broken invariant: its number, its place and what was found there.
+//! A violated invariant: its number, its place and what was found there.
 
 use crate::heap::class::SizeClass;
 use core::fmt;
 
-/// An invariant of the module [`heap`](crate::heap) that the metadata can show to be broken.
+/// An invariant of a structure of the heap that the metadata can violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Invariant {
-    /// The blocks left in a cursor are of its class, and in no other cursor.
-    I1,
-    /// A set bit is that of a block, which is in no cursor.
-    I2,
+    /// The bits of a run are those of its blocks; other slabs have none.
+    Runs1,
     /// The entries of slabs agree with the runs, allocations and free slabs.
-    I5,
-    /// The bits and the count of a slab without a class are zero.
-    I6,
-    /// Counts, partial sets and idle sets agree with the bits.
-    I7,
-    /// No cursor is refilling.
-    I8,
-    /// Every scan of the whole heap has ended, and no group is counted as searching.
-    I9,
-    /// I2 of the sets of slabs: each word with slabs has its bit in the summary.
-    SetsI2,
+    Runs2,
+    /// The count of a run is its number of fully free words.
+    Runs4,
+    /// A run with a free block is listed.
+    Runs5,
+    /// A fully free run is idle.
+    Runs6,
+    /// The free slabs with memory are those of the free set.
+    Slabs1,
+    /// A set contains only slabs of the heap.
+    Sets1,
+    /// A nonzero word of a set has its bit in the level above.
+    Sets2,
+    /// A span lies in the heap.
+    Cursors,
+    /// The group that crossed the end of a span replaces it.
+    Cursors2,
+    /// Every move has ended.
+    Moves1,
 }
 
 impl Invariant {
-    /// `I1`, `I2`, ...
+    /// Its number and its structure: `I1 of runs`, ...
     pub const fn number(self) -> &'static str {
         match self {
-            Invariant::I1 => "I1",
-            Invariant::I2 => "I2",
-            Invariant::I5 => "I5",
-            Invariant::I6 => "I6",
-            Invariant::I7 => "I7",
-            Invariant::I8 => "I8",
-            Invariant::I9 => "I9",
-            Invariant::SetsI2 => "I2 of sets",
+            Invariant::Runs1 => "I1 of runs",
+            Invariant::Runs2 => "I2 of runs",
+            Invariant::Runs4 => "I4 of runs",
+            Invariant::Runs5 => "I5 of runs",
+            Invariant::Runs6 => "I6 of runs",
+            Invariant::Slabs1 => "I1 of slabs",
+            Invariant::Sets1 => "I1 of sets",
+            Invariant::Sets2 => "I2 of sets",
+            Invariant::Cursors => "cursors",
+            Invariant::Cursors2 => "I2 of cursors",
+            Invariant::Moves1 => "I1 of moves",
         }
     }
 }
@@ -47,56 +56,33 @@ impl Invariant {
 pub enum Defect {
     /// The class' entry of the class table differs from the heap's layout.
     ClassTable,
-    /// The cursor has blocks of slabs outside the heap: its span ends before slab `end`.
+    /// The span of a cursor ends outside the heap.
     SpanOutside {
         /// The slab after the span.
         end: u32,
-        /// Blocks left in the span.
-        left: u32,
     },
-    /// The cursor has blocks of a slab where no run of its class starts.
-    SpanOfOther {
-        /// The slab's entry.
-        entry: u32,
+    /// A group crossed the end of a cursor's span and did not replace it.
+    SpanNotReplaced {
+        /// The number of tickets beyond the end.
+        beyond: u32,
     },
-    /// The cursor has blocks of a run that are also in another cursor.
-    SpanShared,
-    /// The cursor has blocks, but its class is not marked as used.
-    ClassUnnoted,
-    /// The cursor is below zero, and no group will store its next span.
-    SpanOwed {
-        /// Blocks left in the span.
-        left: i32,
-    },
-    /// The numbers of begun and ended searches for the cursor's next span differ.
-    SearchOpen {
-        /// Begun.
-        begun: u64,
-        /// Ended.
-        ended: u64,
-    },
-    /// The numbers of begun and ended scans of the whole heap differ.
-    ProofOpen {
-        /// Begun.
-        begun: u64,
-        /// Ended.
-        ended: u64,
-    },
-    /// Groups are counted as searching for spans of the class, but no thread is running.
-    SeekersLeft {
-        /// Number of groups.
-        seekers: u32,
-    },
-    /// Blocks are marked as free, and are also in a cursor.
-    HolesInCursor {
-        /// Number of blocks.
-        blocks: u32,
+    /// Moves are open, but no thread is running.
+    MoveOpen {
+        /// Number of moves.
+        open: u32,
     },
     /// A word of the bitmap has bits beyond the last block.
     BitsBeyond {
-        /// The word, from the slab's first.
+        /// The word, from the slab's or the set's first.
         word: u32,
-        /// The bits.
+        /// The bits, or the count by the bits.
+        bits: u32,
+    },
+    /// A slab without a class has bits.
+    BitsWithoutClass {
+        /// The word, from the slab's or the set's first.
+        word: u32,
+        /// The bits, or the count by the bits.
         bits: u32,
     },
     /// The entry is invalid, or is that of a later slab of a missing run or allocation.
@@ -114,81 +100,63 @@ pub enum Defect {
         /// The entry.
         entry: u32,
     },
-    /// A free slab is neither in the free set nor fresh.
-    Lost,
-    /// A slab is in the free set and also fresh.
-    FreeTwice,
-    /// A slab is in the free set or fresh, but its entry is not that of a free slab.
-    TakenAndFree {
-        /// The entry.
-        entry: u32,
-    },
-    /// A slab without memory is in the free set or fresh.
-    Withheld,
-    /// The shard's next fresh slab lies before its partition.
-    FreshBeforePartition {
-        /// That slab.
-        next: u32,
-    },
-    /// A slab without a class has bits.
-    BitsWithoutClass {
-        /// The word, from the slab's first.
-        word: u32,
-        /// The bits.
+    /// The count differs from the number of fully free words.
+    Count {
+        /// The bits, or the count by the bits.
         bits: u32,
+        /// The count.
+        count: u32,
     },
     /// A slab at which no run starts has a count.
     CountWithoutRun {
         /// The count.
-        count: u64,
+        count: u32,
     },
-    /// The count differs from the bits.
-    Count {
-        /// The count by the bits.
-        bits: u64,
-        /// The count.
-        count: u64,
-    },
-    /// All blocks of the run are free, but it is not in its class' idle set.
+    /// The run has free blocks but is not listed.
+    NotListed,
+    /// All blocks of the run are free, but it is not idle.
     NotIdle,
-    /// The run has free blocks, but is not in its class' partial set.
-    NotPartial,
-    /// The free set contains a slab outside the heap.
-    FreeSlabOutside,
-    /// An idle or partial set contains slabs outside the heap.
-    NoteOutside {
-        /// The last word of the set.
-        bits: u32,
+    /// A free slab is not in the free set.
+    Lost,
+    /// A slab is in the free set, but its entry is not that of a free slab.
+    TakenAndFree {
+        /// The entry.
+        entry: u32,
     },
-    /// A word of the free set or of the class' partial set has slabs, but no bit in the summary.
-    NotInSummary {
-        /// The word.
+    /// A slab without memory is in the free set.
+    Withheld,
+    /// A set contains a slab outside the heap.
+    SlabOutside {
+        /// The slab.
+        slab: u32,
+    },
+    /// A word of a set is nonzero, but its bit in the level above is clear.
+    NotRaised {
+        /// The level.
+        level: u32,
+        /// The word, from the slab's or the set's first.
         word: u32,
-        /// Its slabs.
-        bits: u32,
     },
 }
 
 impl Defect {
-    /// The invariant that it breaks.
+    /// The invariant that it violates.
     pub const fn invariant(self) -> Invariant {
         match self {
-            Defect::SpanOutside { .. } | Defect::SpanOfOther { .. } | Defect::SpanShared => Invariant::I1,
-            Defect::ClassUnnoted => Invariant::I1,
-            Defect::HolesInCursor { .. } | Defect::BitsBeyond { .. } => Invariant::I2,
-            Defect::ClassTable | Defect::Orphan { .. } | Defect::ReachesPastEnd { .. } => Invariant::I5,
-            Defect::Torn { .. } | Defect::Lost | Defect::FreeTwice | Defect::TakenAndFree { .. } => {
-                Invariant::I5
-            }
-            Defect::Withheld | Defect::FreshBeforePartition { .. } | Defect::FreeSlabOutside => Invariant::I5,
-            Defect::BitsWithoutClass { .. } => Invariant::I6,
-            Defect::CountWithoutRun { .. } => Invariant::I6,
-            Defect::Count { .. } | Defect::NotIdle | Defect::NotPartial => Invariant::I7,
-            Defect::NoteOutside { .. } => Invariant::I7,
-            Defect::SpanOwed { .. } => Invariant::I8,
-            Defect::SearchOpen { .. } => Invariant::I8,
-            Defect::ProofOpen { .. } | Defect::SeekersLeft { .. } => Invariant::I9,
-            Defect::NotInSummary { .. } => Invariant::SetsI2,
+            Defect::BitsBeyond { .. } | Defect::BitsWithoutClass { .. } => Invariant::Runs1,
+            Defect::ClassTable
+            | Defect::Orphan { .. }
+            | Defect::ReachesPastEnd { .. }
+            | Defect::Torn { .. } => Invariant::Runs2,
+            Defect::Count { .. } | Defect::CountWithoutRun { .. } => Invariant::Runs4,
+            Defect::NotListed => Invariant::Runs5,
+            Defect::NotIdle => Invariant::Runs6,
+            Defect::Lost | Defect::TakenAndFree { .. } | Defect::Withheld => Invariant::Slabs1,
+            Defect::SlabOutside { .. } => Invariant::Sets1,
+            Defect::NotRaised { .. } => Invariant::Sets2,
+            Defect::SpanOutside { .. } => Invariant::Cursors,
+            Defect::SpanNotReplaced { .. } => Invariant::Cursors2,
+            Defect::MoveOpen { .. } => Invariant::Moves1,
         }
     }
 }
@@ -197,34 +165,18 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Defect::ClassTable => write!(f, "the class table differs from the layout"),
-            Defect::SpanOutside { end, left } => {
-                write!(f, "the cursor has {left} blocks before slab {end}, which is outside the heap")
+            Defect::SpanNotReplaced { beyond } => {
+                write!(f, "{beyond} tickets beyond the end of a cursor's span")
             }
-            Defect::SpanOfOther { entry } => {
-                write!(
-                    f,
-                    "the cursor has blocks of a slab where no run of its class starts (entry {entry:#x})"
-                )
+            Defect::SpanOutside { end } => {
+                write!(f, "a span ends before slab {end}, which is outside the heap")
             }
-            Defect::SpanShared => write!(f, "the cursor has blocks that are also in another cursor"),
-            Defect::ClassUnnoted => {
-                write!(f, "the cursor has blocks, but its class is not marked as used")
-            }
-            Defect::SpanOwed { left } => {
-                write!(f, "the cursor is at {left}, and no group will store its next span")
-            }
-            Defect::SearchOpen { begun, ended } => {
-                write!(f, "{begun} searches for memory began and {ended} ended")
-            }
-            Defect::ProofOpen { begun, ended } => {
-                write!(f, "{begun} scans of the whole heap began and {ended} ended")
-            }
-            Defect::SeekersLeft { seekers } => {
-                write!(f, "{seekers} groups are counted as searching for its spans, but no thread is running")
-            }
-            Defect::HolesInCursor { blocks } => write!(f, "{blocks} blocks are free and in a cursor"),
+            Defect::MoveOpen { open } => write!(f, "{open} moves are open, but no thread is running"),
             Defect::BitsBeyond { word, bits } => {
                 write!(f, "word {word} of its bits has {bits:#x}, beyond the last block")
+            }
+            Defect::BitsWithoutClass { word, bits } => {
+                write!(f, "it has no class, but word {word} of its bits is {bits:#x}")
             }
             Defect::Orphan { entry } => write!(f, "its entry {entry:#x} belongs to no run and no allocation"),
             Defect::ReachesPastEnd { slabs } => {
@@ -233,52 +185,41 @@ impl fmt::Display for Defect {
             Defect::Torn { entry } => {
                 write!(f, "it is inside a run or an allocation, but has the entry {entry:#x}")
             }
-            Defect::Lost => write!(f, "it is free, but neither in the free set nor fresh"),
-            Defect::FreeTwice => write!(f, "it is in the free set and also fresh"),
-            Defect::TakenAndFree { entry } => {
-                write!(f, "it is in the free set or fresh, but its entry {entry:#x} says that it is in use")
-            }
-            Defect::Withheld => write!(f, "it is in the free set or fresh, but has no memory"),
-            Defect::FreshBeforePartition { next } => {
-                write!(f, "the next fresh slab is {next}, which is before its partition")
-            }
-            Defect::BitsWithoutClass { word, bits } => {
-                write!(f, "it has no class, but word {word} of its bits is {bits:#x}")
-            }
-            Defect::CountWithoutRun { count } => {
-                write!(f, "no run starts there, but its count is {count:#x}")
-            }
             Defect::Count { bits, count } => {
-                write!(f, "its count is {count:#x}, but its bits give {bits:#x}")
+                write!(f, "its count is {count}, but {bits} words of its bits are fully free")
             }
-            Defect::NotIdle => write!(f, "all its blocks are free, but it is not in its class' idle set"),
-            Defect::NotPartial => write!(f, "it has free blocks, but is not in its class' partial set"),
-            Defect::FreeSlabOutside => write!(f, "it is in the free set, but outside the heap"),
-            Defect::NoteOutside { bits } => {
-                write!(f, "the last word of a set is {bits:#x}: slabs outside the heap")
+            Defect::CountWithoutRun { count } => write!(f, "no run starts there, but its count is {count}"),
+            Defect::NotListed => write!(f, "it has free blocks, but is not listed"),
+            Defect::NotIdle => write!(f, "all its blocks are free, but it is not idle"),
+            Defect::Lost => write!(f, "it is free, but not in the free set"),
+            Defect::TakenAndFree { entry } => {
+                write!(f, "it is in the free set, but its entry {entry:#x} says that it is in use")
             }
-            Defect::NotInSummary { word, bits } => {
-                write!(f, "word {word} of a set has slabs ({bits:#x}), but its bit in the summary is clear")
+            Defect::Withheld => write!(f, "it is in the free set, but has no memory"),
+            Defect::SlabOutside { slab } => {
+                write!(f, "a set contains slab {slab}, which is outside the heap")
             }
+            Defect::NotRaised { level, word } => write!(
+                f,
+                "word {word} of level {level} of a set is nonzero, but its bit in the level above is clear"
+            ),
         }
     }
 }
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The slab, if the violation is of one.
     pub slab: Option<u32>,
     /// The size class, if the violation is of one.
     pub class: Option<SizeClass>,
-    /// The shard of the cursor or the partition.
-    pub shard: Option<u32>,
     /// What was found.
     pub found: Defect,
 }
 
 impl Violation {
-    /// The invariant that is broken.
+    /// The invariant that is violated.
     pub const fn invariant(&self) -> Invariant {
         self.found.invariant()
     }
@@ -291,9 +232,6 @@ impl fmt::Display for Violation {
         }
         if let Some(class) = self.class {
             write!(f, "class {} ({} B), ", class.0, class.bytes())?;
-        }
-        if let Some(shard) = self.shard {
-            write!(f, "shard {shard}, ")?;
         }
         write!(f, "{}", self.found)
     }

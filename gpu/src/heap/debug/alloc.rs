@@ -3,7 +3,7 @@
 use super::fill::Stretch;
 use super::record::{Record, Recorded, front_of};
 use super::{CANARY, CANARY_LEAST, CallSite, UNSET};
-use crate::heap::{Heap, POLL_NANOS};
+use crate::heap::{Heap, NAP_NANOS};
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::Layout;
@@ -67,11 +67,11 @@ impl Heap {
                 return 0;
             }
             // Not refused yet. Relaxed: a figure.
-            self.refusal_count().sub_relaxed(1);
+            self.overview().failures().sub_relaxed(1);
             // After a look that found nothing there is one more request: what others gave back before is there.
             last = !self.empty_quarantine();
             if !last {
-                thread::nanosleep(POLL_NANOS << turn.min(DOUBLINGS));
+                thread::nanosleep(NAP_NANOS << turn.min(DOUBLINGS));
             }
         }
         self.refuse()
@@ -79,7 +79,7 @@ impl Heap {
 
     fn refuse(&self) -> u64 {
         // Relaxed: a figure.
-        self.refusal_count().add_relaxed(1);
+        self.overview().failures().add_relaxed(1);
         0
     }
 

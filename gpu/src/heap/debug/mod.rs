@@ -139,7 +139,8 @@ impl Heap {
         unsafe { &*self.parts.debugger.extra() }
     }
 
-    /// The block that an address lies in, by the entries of slabs. Certain for who has the block (I5).
+    /// The block that an address lies in, by the entries of slabs. Certain for a thread that owns the
+    /// block (I2 of `runs`).
     fn whole_around(&self, address: u64) -> Result<Whole, NoBlock> {
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
@@ -147,17 +148,17 @@ impl Heap {
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
         // Relaxed: who has the block, or got it from who has, knows the entry.
-        let entry = Entry(self.entry(slab).load_relaxed());
+        let entry = Entry(self.runs().entry(slab).load_relaxed());
         match entry.class() {
             Some(class) => {
                 let run = slab - entry.place();
                 let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
                 let (block, bytes) = (class.blocks_in(inside), u64::from(class.bytes()));
                 let start = self.slab_address(run) + u64::from(block) * bytes;
-                let there = block < class.blocks_in(entry.slabs() << self.layout.slab_log2);
+                let there = block < class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
                 if there { Ok(Whole { start, bytes }) } else { Err(NoBlock::Inside) }
             }
-            None if entry == Entry::FREE => Err(NoBlock::Free),
+            None if entry.is_free() => Err(NoBlock::Free),
             None => self.large_around(slab),
         }
     }
@@ -168,7 +169,7 @@ impl Heap {
         let furthest = (super::MAX_ALIGN >> self.layout.slab_log2) as u32;
         for first in (slab.saturating_sub(furthest)..=slab).rev() {
             // Relaxed: as in `whole_around`.
-            let entry = Entry(self.entry(first).load_relaxed());
+            let entry = Entry(self.runs().entry(first).load_relaxed());
             if let Some(slabs) = entry.large_slabs() {
                 let bytes = u64::from(slabs) << self.layout.slab_log2;
                 return Ok(Whole { start: self.slab_address(first), bytes });

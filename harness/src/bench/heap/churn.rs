@@ -35,7 +35,7 @@ const MANY_SIZES: [&str; 2] = kernel_names![bench_churn_mixed_floor, bench_heap_
 
 pub(super) fn plans() -> Vec<Plan> {
     let mut all = Vec::new();
-    for (size, bar) in [(16, 65.0), (64, 40.0), (128, 30.0)] {
+    for (size, bar) in [(16, 65.0), (64, 45.0), (128, 35.0)] {
         let name = format!("heap churn, {size} B");
         all.push(Plan::new(name, &ONE_SIZE, move |b, name| b.heap_churn(name, one_size(size), bar)));
     }

@@ -53,7 +53,7 @@ impl Bench {
         let (load, heap) = self.exact()?;
         let base = load.time_alloc(&self.heap(16 * GIB)?)?.time;
         let rounds = load.time_alloc(&heap)?;
-        load.alloc_figure(name, rounds.time, ("the same with room", base), 3.0, load.granted()?)
+        load.alloc_figure(name, rounds.time, ("the same with room", base), 4.0, load.granted()?)
     }
 
     fn heap_exact_granted(&self, name: &str) -> Result<Figure> {
@@ -73,7 +73,7 @@ impl Bench {
         heap.alloc(&load)?;
         let time = self.timer.time(|| Ok(()), || heap.alloc(&load))?;
         let figure = load.alloc_figure(name, time, (WITHOUT_ALLOCATING, base), 0.0, 0)?;
-        Ok(figure.measured_by(time.median_us, "us", Bar::AtMost, 1000.0))
+        Ok(figure.measured_by(time.median_us, "us", Bar::AtMost, 500.0))
     }
 
     /// Fills a heap with blocks of one size, frees a random half, and lets as many threads as there

@@ -202,11 +202,12 @@ mod tests {
     #[test]
     fn a_reproducing_command_has_the_delays() {
         let session = session("--backend cpu --allocator heap");
-        let config = session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "scans"]).one_in(4)));
+        let config =
+            session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "heap/free"]).one_in(4)));
         let command = session.reproduce(&config, None);
         let words = command.split_whitespace();
         let Command::Stress(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-        assert_eq!(args.delays.unwrap(), ["heap/claim", "scans"]);
+        assert_eq!(args.delays.unwrap(), ["heap/claim", "heap/free"]);
         assert_eq!(args.delay_one_in, Some(4));
     }
 
@@ -231,7 +232,8 @@ mod tests {
             suitable(AllocatorKind::ALL.to_vec(), None, Workload::Churn, &points).0
         };
         assert_eq!(of(&["heap/claim"]), [AllocatorKind::Heap]);
-        assert_eq!(of(&["bump", "scans"]), AllocatorKind::ALL);
+        assert_eq!(of(&["scans"]), [AllocatorKind::FreeList]);
+        assert_eq!(of(&["bump", "scans", "heap/free"]), AllocatorKind::ALL);
         assert_eq!(of(&[]), AllocatorKind::ALL);
     }
 }

@@ -114,8 +114,9 @@ unsafe impl Subject for HeapSubject {
         }
         let class = layout.class(SizeClass::of(plan.max_bytes));
         if class.slabs > 1 {
-            // Next to a gap may be the rest of a partition, shorter than a run, and the unused end
-            // of a run, an eighth of it at most.
+            // A run lies in one word of the set of free slabs. So a gap is shorter than a run on
+            // either side of the end of a word. Next to it may be the unused end of a run, an
+            // eighth of it at most.
             let longest = 2 * (class.slabs - 1) + class.slabs / 8;
             return Ok(self.longest_gap()? <= longest && !self.has_free_blocks(class.bytes)?);
         }
@@ -145,11 +146,11 @@ impl HeapSubject {
         Ok(longest.max(u64::from(layout.slabs) - after) as u32)
     }
 
-    /// Whether runs or cursors of the class with blocks of `bytes` have free blocks.
+    /// Whether runs of the class with blocks of `bytes` have free blocks.
     fn has_free_blocks(&self, bytes: u32) -> Result<bool> {
         let stats = self.pool.stats()?;
         let class = stats.classes.iter().find(|class| class.class_bytes == u64::from(bytes));
-        Ok(class.is_some_and(|class| class.free_blocks + class.cursor_blocks > 0))
+        Ok(class.is_some_and(|class| class.free_blocks > 0))
     }
 }
 
@@ -190,7 +191,7 @@ fn compare_blocks(snapshot: &HeapSnapshot, state: &RoundState<'_>, account: &mut
 
 /// Checks that the parts of the heap add up to its size.
 fn compare_bytes(stats: &HeapStats, state: &RoundState<'_>, account: &mut Account) {
-    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.cursor_bytes + stats.slack_bytes;
+    let in_blocks = stats.live_bytes + stats.free_block_bytes + stats.slack_bytes;
     let sum =
         in_blocks + stats.quarantined_bytes + stats.large_bytes + stats.free_slab_bytes + stats.fresh_bytes;
     if sum != stats.usage.reserved_bytes {

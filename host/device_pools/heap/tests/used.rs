@@ -5,9 +5,7 @@ use crate::driver::Device;
 use crate::simt::Mode;
 use std::alloc::Layout as Request;
 use warpheap_device::heap::class::SizeClass;
-use warpheap_device::heap::{
-    COUNT_STRIDE, CursorAudit, FRESH_STRIDE, FreeSlab, LargeAudit, RunAudit, Violation, Visitor,
-};
+use warpheap_device::heap::{FreeSlab, LargeAudit, Overview, RunAudit, Violation, Visitor};
 use warpheap_device::kernel::DeviceData;
 
 pub const BYTES: u64 = 64 << 20;
@@ -18,17 +16,15 @@ pub struct Sights {
     pub free: Vec<u32>,
     pub fresh: Vec<u32>,
     pub large: Vec<LargeAudit>,
-    pub cursors: Vec<CursorAudit>,
     pub runs: Vec<Sight>,
 }
 
-/// A run: slab, class, free blocks, blocks in a cursor, live blocks, all blocks.
+/// A run: slab, class, free blocks, live blocks, all blocks.
 #[derive(Clone, Copy)]
 pub struct Sight {
     pub slab: u32,
     pub class: SizeClass,
     pub free: u32,
-    pub in_cursor: u32,
     pub live: u32,
     pub blocks: u32,
 }
@@ -38,13 +34,9 @@ impl Visitor for Sights {
         panic!("{violation}");
     }
 
-    fn cursor(&mut self, cursor: CursorAudit) {
-        self.cursors.push(cursor);
-    }
-
     fn run(&mut self, run: &RunAudit<'_>) {
-        let RunAudit { slab, class, holes: free, in_cursor, live, info, .. } = *run;
-        self.runs.push(Sight { slab, class, free, in_cursor, live, blocks: info.blocks });
+        let RunAudit { slab, class, free, live, info, .. } = *run;
+        self.runs.push(Sight { slab, class, free, live, blocks: info.blocks });
     }
 
     fn large(&mut self, large: LargeAudit) {
@@ -53,7 +45,7 @@ impl Visitor for Sights {
 
     fn free(&mut self, slab: u32, place: FreeSlab) {
         match place {
-            FreeSlab::InSet => self.free.push(slab),
+            FreeSlab::Used => self.free.push(slab),
             FreeSlab::Fresh => self.fresh.push(slab),
             other => panic!("slab {slab} is {other:?}"),
         }
@@ -81,7 +73,7 @@ pub fn used_heap() -> Heap {
     };
     // Eight runs of one size for four shards, so that at least one run is fully used.
     let runs_of = |size| 8 * heap.layout.class(SizeClass::of(size)).blocks as usize;
-    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 48)));
+    let (small, middle, odd) = (got(&of(3000, 64)), got(&of(runs_of(1024), 1024)), got(&of(20, 5000)));
     got(&of(runs_of(32), 32));
     got(&of(5, 2048));
     let large = got(&of(3, 200 << 10));
@@ -107,7 +99,7 @@ impl Heap {
     }
 
     pub(super) fn count_at(&self, slab: u32) -> u64 {
-        self.offsets.counts + 8 * COUNT_STRIDE as u64 * u64::from(slab)
+        self.offsets.counts + 4 * u64::from(slab)
     }
 
     pub(super) fn bits_at(&self, slab: u32, block: u32) -> u64 {
@@ -116,39 +108,29 @@ impl Heap {
         self.offsets.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
     }
 
-    pub(super) fn set_at(&self, set: u32, word: u32) -> u64 {
-        self.offsets.slab_sets + 4 * u64::from(set * self.layout.set_words() + word)
-    }
-
     pub(super) fn free_at(&self, slab: u32) -> u64 {
-        self.set_at(0, slab / 32)
+        self.offsets.free + 4 * u64::from(slab / 32)
     }
 
-    pub(super) fn idle_at(&self, class: SizeClass, slab: u32) -> u64 {
-        self.set_at(1 + self.layout.classes + class.0, slab / 32)
-    }
-
-    pub(super) fn partial_at(&self, class: SizeClass, slab: u32) -> u64 {
-        self.set_at(1 + class.0, slab / 32)
+    /// The word of a run in a set of runs: `idle` or `listed`.
+    pub(super) fn run_at(&self, set: u64, class: SizeClass, slab: u32) -> u64 {
+        let words = self.layout.slabs.div_ceil(32);
+        set + 4 * u64::from(class.0 * words + slab / 32)
     }
 
     pub(super) fn cursor_at(&self, class: SizeClass, shard: u32) -> u64 {
-        let cursor = u64::from(shard * self.layout.classes + class.0);
-        self.offsets.cursors + (cursor << self.offsets.cursor_stride_log2)
+        self.offsets.cursors + 8 * u64::from(shard * self.layout.classes + class.0)
     }
 
-    pub(super) fn fresh_at(&self, shard: u32) -> u64 {
-        self.offsets.fresh + 4 * FRESH_STRIDE as u64 * u64::from(shard)
+    /// The open moves of a class.
+    pub(super) fn open_at(&self, class: SizeClass) -> u64 {
+        self.offsets.overview + Overview::offset_of(class) as u64
     }
 
     pub(super) fn word(&self, offset: u64) -> u32 {
         let mut word = [0];
         self.metadata.read(offset, &mut word).unwrap();
         word[0]
-    }
-
-    pub(super) fn long(&self, offset: u64) -> u64 {
-        u64::from(self.word(offset)) | u64::from(self.word(offset + 4)) << 32
     }
 
     /// Asserts that the check reports `invariant` with these words while the metadata at `offset`

@@ -1,0 +1,228 @@
+//! Advance: the next span of a cursor, for the group that crossed the end of the last one.
+//!
+//! All lanes that are there work for one cursor after the other: they look at its ring, prepare new
+//! runs, or look for idle ones. While a group replaces a span, other warps of the SM that need the
+//! class draw from other cursors, by their slow path. So what counts is the number of round trips,
+//! one after the other: five to go on with a span of the ring that has free blocks.
+
+use super::Heap;
+use super::bits::WORD_BITS;
+use super::class::SizeClass;
+use super::class_info::ClassInfo;
+use super::cursor::Span;
+use super::ring::Survey;
+use super::search::SCATTER;
+use super::slabs::Slabs;
+use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+
+/// Attempts to take slabs of idle runs that other threads take, too.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+
+/// The most spans that are added to a ring at once, where free slabs lie in short rows.
+const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+
+/// The most runs of a span of idle runs.
+const MOST_IDLE: u32 = 64;
+
+/// A cursor, and what its next span is for.
+#[derive(Clone, Copy)]
+struct Demand {
+    class: SizeClass,
+    shard: u32,
+    /// The span that was used up.
+    seen: Span,
+    /// Lanes of the group.
+    lanes: u32,
+}
+
+impl Heap {
+    /// Replaces the span `seen` of each cursor whose end the caller's group of `peers` crossed.
+    /// Returns whether there was no other span for the caller's group.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn advance(
+        &self,
+        group: Group,
+        peers: Group,
+        advances: bool,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+    ) -> bool {
+        let mut rest = group.ballot(advances && peers.leads());
+        let mut is_dry = false;
+        // One turn for each leader of a group of peers.
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let demand = Demand {
+                class: SizeClass(group.read_32(class.0, leader)),
+                shard: group.read_32(shard, leader),
+                seen: Span(group.read_64(seen.0, leader)),
+                lanes: group.read_32(peers.count(), leader),
+            };
+            let is_found = self.replace_span(group, demand);
+            is_dry |= !is_found && peers.leader() == leader;
+            rest = rest.without_leader();
+        }
+        is_dry
+    }
+
+    /// Replaces the span of a cursor. Returns whether there was another one.
+    fn replace_span(&self, group: Group, demand: Demand) -> bool {
+        let Demand { class, shard, seen, .. } = demand;
+        let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
+        let runs = self.runs();
+        let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
+        let survey = ring.survey(group, &info, seen.slot(), look);
+        let mut next = survey.free;
+        if next.is_none() {
+            // A search that finds nothing, again and again in a full heap, is no move.
+            let has_run = || (!seen.is_dry() || self.has_any_run(&info)).into();
+            if group.lead_64(has_run) == 1 {
+                if group.leads() {
+                    common.begin();
+                }
+                // The beginning of the move is before what each lane hides.
+                group.sync();
+                next = self.find_span(group, demand, &info, survey);
+                if group.leads() {
+                    common.end();
+                }
+            }
+        }
+        if group.leads() {
+            let again = ring.after(&info, seen.slot()).dry();
+            self.cursor(class, shard).replace(seen, next.unwrap_or(again));
+        }
+        next.is_some()
+    }
+
+    /// Memory for the next span: many free slabs in a row, else fully free runs of the class, else
+    /// any free slabs, else those of fully free runs of other classes. A span of fully free runs is
+    /// not added to the ring: it stays in those that have it.
+    fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
+        let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
+        let (mut first, mut rest) = (None, most);
+        for _ in 0..PIECES {
+            let slabs = self.claim_slabs(group, info, demand.shard, rest, true);
+            if slabs.len == 0 {
+                break;
+            }
+            let span = self.new_span(group, demand, info, &mut survey, slabs);
+            (first, rest) = (first.or(Some(span)), rest.saturating_sub(span.runs()));
+            if rest <= most / PIECES {
+                break;
+            }
+        }
+        if first.is_some() {
+            return first;
+        }
+        if let Some((first, runs)) = self.idle_span(group, demand, info, most) {
+            return Some(Span::new(info, first, runs).in_slot(demand.seen.slot()));
+        }
+        let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
+        for _ in 0..ATTEMPTS {
+            let slabs = self.claim_slabs(group, info, demand.shard, most, false);
+            if slabs.len > 0 {
+                return Some(self.new_span(group, demand, info, &mut survey, slabs));
+            }
+            if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Claims slabs for at most `most` runs. All lanes get them.
+    fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
+        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+        let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
+        let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
+        let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
+        if slabs.len > 0 && group.leads() {
+            hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
+        }
+        let mut w = slabs.first / WORD_BITS + group.rank();
+        while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
+            self.free_slabs().set.settle(w, self.overview().common());
+            w += group.count();
+        }
+        slabs
+    }
+
+    /// Makes runs of free slabs that the group claimed, and adds them to the ring.
+    fn new_span(
+        &self,
+        group: Group,
+        demand: Demand,
+        info: &ClassInfo,
+        survey: &mut Survey,
+        slabs: Slabs,
+    ) -> Span {
+        let runs = slabs.len / info.slabs;
+        let mut i = group.rank();
+        while i < runs {
+            self.runs().dedicate(slabs.first + i * info.slabs, demand.class, info);
+            i += group.count();
+        }
+        // What each lane has published, before the leader names it in the cursor, and ends the move.
+        group.sync();
+        self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
+    }
+
+    /// Fully free runs of the class in a row, at most `most`: the first one, and their number. They
+    /// stay in the rings of other cursors that have them.
+    fn idle_span(&self, group: Group, demand: Demand, info: &ClassInfo, most: u32) -> Option<(u32, u32)> {
+        let (runs, common) = (self.runs(), self.overview().common());
+        let start = self.layout.run_index(demand.class, 0);
+        let end = self.layout.run_index(demand.class, self.layout.slabs);
+        // At different runs for all groups: several would find the same ones.
+        let salt = group.broadcast_32(thread::index_1d()).wrapping_mul(SCATTER);
+        let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
+        let mut ignored = common.search();
+        for (mut from, to) in [(middle, end), (start, middle)] {
+            // Each turn goes on to later words.
+            while let Some(next) = runs.idle().next_of(group, from, to, common, &mut ignored) {
+                // Each lane looks at a word.
+                let first = next / WORD_BITS;
+                let w = first + group.rank();
+                let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
+                let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
+                if free == 0 {
+                    runs.idle().settle(w, common);
+                }
+                let found = group.ballot(free != 0);
+                if !found.is_empty() {
+                    let lane = found.leader();
+                    let bit = group.read_32(free, lane).trailing_zeros();
+                    let index = (first + group.rank_of(lane)) * WORD_BITS + bit;
+                    let len = row_len(group, free, index - first * WORD_BITS, info.slabs, most);
+                    return Some((index - start, len));
+                }
+                from = (first + group.count()) * WORD_BITS;
+            }
+        }
+        None
+    }
+}
+
+/// The number of bits that are set at distances of `step` from bit `from` on, which is set, at most
+/// `most`. The lane of rank `r` has word `r` of the bits.
+fn row_len(group: Group, word: u32, from: u32, step: u32, most: u32) -> u32 {
+    let mut len = 1;
+    while len < most.min(MOST_IDLE) {
+        let bit = from + len * step;
+        if bit / WORD_BITS >= group.count() {
+            break;
+        }
+        let word = group.read_32(word, group.lane_of(bit / WORD_BITS));
+        if word >> (bit % WORD_BITS) & 1 == 0 {
+            break;
+        }
+        len += 1;
+    }
+    len
+}

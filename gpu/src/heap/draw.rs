@@ -1,0 +1,116 @@
+//! Draw: tickets of a cursor, and the claim of their blocks, for lanes that ask for the same class.
+//!
+//! The fast path of an allocation, and a turn of its slow path.
+
+use super::Heap;
+use super::bits::{WORD_BITS, full_word, low_bits};
+use super::class::SizeClass;
+use super::class_info::ClassInfo;
+use super::cursor::Span;
+use super::runs::Runs;
+use crate::lanes::Lanes;
+
+/// What a lane got for its ticket.
+#[derive(Clone, Copy)]
+pub(super) struct Drawn {
+    /// The address of its block; 0 if it has none.
+    pub address: u64,
+    /// The cursor's span as the lane's group saw it.
+    pub seen: Span,
+    /// The word of the bitmap before the lane claimed blocks in it, if they are to be put back.
+    pub stale: u32,
+}
+
+/// A block of a span, and the part in claiming the blocks of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    /// Whether the ticket is for a block.
+    is_valid: bool,
+    run: u32,
+    /// The number of the block in the run.
+    number: u32,
+    /// The lane, by its rank among its peers, that claims the block.
+    claimer: u32,
+    /// Bits that the lane claims; none if it is not the claimer.
+    bits: u32,
+}
+
+impl Ticket {
+    /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was `seen`.
+    #[inline(always)]
+    pub fn new<const ONE: bool>(info: &ClassInfo, seen: Span, peers: Lanes<ONE>, asks: bool) -> Self {
+        let block = seen.block(peers.count(), peers.rank());
+        let is_valid = asks && block < seen.blocks(info);
+        let (run, number) = if is_valid { seen.place(info, block) } else { (0, 0) };
+        let (bit, rank) = (number % WORD_BITS, peers.rank());
+        // The lanes of `peers` before this one have the blocks before this one.
+        let before = rank.min(bit);
+        let with = (peers.count() - rank).min(WORD_BITS - bit).min(info.blocks - number);
+        let bits = if is_valid && before == 0 { low_bits(with) << bit } else { 0 };
+        Ticket { is_valid, run, number, claimer: rank - before, bits }
+    }
+
+    /// The word of the bitmap of the block.
+    #[inline(always)]
+    pub fn word(self, runs: Runs<'_>) -> u32 {
+        runs.first_word(self.run) + self.number / WORD_BITS
+    }
+
+    /// The bits that the lane claims.
+    pub fn bits(self) -> u32 {
+        self.bits
+    }
+}
+
+impl Heap {
+    /// Takes tickets for the groups of `peers` that ask, and claims their blocks.
+    #[inline(always)]
+    pub(super) fn draw<const WHOLE: bool, const ONE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Lanes<ONE>,
+        asks: bool,
+        class: SizeClass,
+        shard: u32,
+    ) -> Drawn {
+        let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
+        let seen = if leads { cursor.take(peers.count()) } else { Span::UNUSED };
+        let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
+        if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
+            let is_beyond = leads && seen.left() < peers.count() as i32;
+            let next = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
+            let next = Span(lanes.read_64(next.0, peers.leader()));
+            if seen.ends_before(peers.count(), peers.rank()) {
+                seen = next;
+            }
+        }
+        let (runs, ticket) = (self.runs(), Ticket::new(&info, seen, peers, asks));
+        // The first lane with a block in a word claims for all of the word.
+        let old = if ticket.bits != 0 { runs.claim(ticket.word(runs), ticket.bits) } else { 0 };
+        let seen_old = lanes.read_32(old, peers.lane_of(ticket.claimer));
+        // What the claiming lane acquired is now before every lane (I3 of `runs`).
+        lanes.order();
+        let is_valid = ticket.is_valid && runs.starts(ticket.run, class, info.slabs);
+        if is_valid && old & ticket.bits != 0 {
+            runs.count_claim(ticket.run, old, full_word(info.blocks, ticket.number / WORD_BITS));
+        }
+        let is_mine = is_valid && seen_old >> (ticket.number % WORD_BITS) & 1 == 1;
+        let address = if is_mine { self.block_address(&info, ticket.run, ticket.number) } else { 0 };
+        Drawn { address, seen, stale: if is_valid { 0 } else { old } }
+    }
+
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring. The
+    /// group that crossed the end replaces the span; if there is no next one, it is to
+    /// [`advance`](Self::advance).
+    #[inline(always)]
+    fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
+        let next = self.ring(class, shard).after(info, seen.slot());
+        if seen.is_dry() || next.runs() == 0 {
+            return seen;
+        }
+        if seen.left() >= 0 {
+            self.cursor(class, shard).replace(seen, next);
+        }
+        next.with_left(next.left() + seen.left()).passed()
+    }
+}

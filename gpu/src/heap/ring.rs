@@ -1,0 +1,156 @@
+//! Ring: all spans of a cursor.
+//!
+//! ```text
+//! slot   0     1     2     3 ...
+//!      | A  |  B  |  C  |  0  |      the cursor goes on from A to B, to C, and to A again
+//! ```
+//!
+//! A cursor goes through its spans one after the other. When it finds no free blocks in them, the
+//! group that crosses the end adds a span. So a ring has grown to what its SM needs after a few
+//! kernels, and then allocation searches for nothing.
+//!
+//! - I1. Slots are written only by the group that crossed the end of the cursor's span.
+//! - I2. Slots after an unused one are unused.
+//!
+//! Spans are hints: their runs may have been retired since. All operations are relaxed.
+
+use super::class_info::ClassInfo;
+use super::cursor::Span;
+use crate::lanes::Group;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// Spans of a ring.
+const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+/// A span so many times as large as all others replaces them: each end of a span costs time.
+const REPLACES: u32 = 4;
+
+/// The `range` of each span; initially all are zero, which is unused.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Ring([AtomicU32; SLOTS as usize]);
+
+/// A look at all spans of a ring.
+#[derive(Clone, Copy)]
+pub(super) struct Survey {
+    /// The next span, after the cursor's one, with a free word in its first run.
+    pub free: Option<Span>,
+    /// Runs of all spans.
+    pub runs: u32,
+    /// The slots that have a span, unless its runs were retired.
+    used: u32,
+    /// The slot for another span if all are used.
+    oldest: u32,
+}
+
+impl Ring {
+    #[cfg(not(target_arch = "nvptx64"))]
+    /// A ring without spans.
+    pub fn new() -> Self {
+        Ring(core::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    #[inline(always)]
+    fn slot(&self, slot: u32) -> &AtomicU32 {
+        debug_assert!(slot < SLOTS);
+        // SAFETY: the slot is less than `SLOTS`, by the callers.
+        unsafe { self.0.get_unchecked(slot as usize) }
+    }
+
+    /// The spans, all of their blocks left.
+    pub(super) fn spans(&self, info: &ClassInfo) -> impl Iterator<Item = Span> {
+        (0..SLOTS).map(|slot| Span::of_range(info, self.slot(slot).load_relaxed()).in_slot(slot))
+    }
+
+    /// The span after that in slot `slot`; the same one if it is the only one.
+    #[inline(always)]
+    pub(super) fn after(&self, info: &ClassInfo, slot: u32) -> Span {
+        let after = (slot + 1) % SLOTS;
+        // Both loads at once.
+        let (next, first) = (self.slot(after).load_relaxed(), self.slot(0).load_relaxed());
+        let (slot, range) = if next == 0 { (0, first) } else { (after, next) };
+        Span::of_range(info, range).in_slot(slot)
+    }
+
+    /// Looks at all spans, by all lanes of the group. The cursor's span is in slot `slot`. For the
+    /// run at a slab, `look` returns whether it has a fully free word, or `None` if it is gone.
+    pub(super) fn survey(
+        &self,
+        group: Group,
+        info: &ClassInfo,
+        slot: u32,
+        look: impl Fn(u32) -> Option<bool>,
+    ) -> Survey {
+        let (mut used, mut free, mut total) = (0, 0, 0);
+        let mut i = group.rank();
+        while i < SLOTS {
+            let span = Span::of_range(info, self.slot(i).load_relaxed());
+            let seen = if span.runs() > 0 { look(span.first(info)) } else { None };
+            if let Some(is_free) = seen {
+                used |= 1 << i;
+                free |= u32::from(is_free) << i;
+                total += span.runs();
+            }
+            i += group.count();
+        }
+        let (used, free, total) = (group.union(used), group.union(free), group.wrapping_sum(total));
+        let oldest = (slot + 1) % SLOTS;
+        let others = (free & !(1 << slot)).rotate_right(oldest);
+        let next = (oldest + others.trailing_zeros()) % SLOTS;
+        let free = (others != 0).then(|| Span::of_range(info, self.slot(next).load_relaxed()).in_slot(next));
+        Survey { free, runs: total, used, oldest }
+    }
+
+    /// Adds a span of so many runs from slab `first` on. All lanes of the group get it.
+    pub(super) fn add(
+        &self,
+        group: Group,
+        survey: &mut Survey,
+        info: &ClassInfo,
+        first: u32,
+        runs: u32,
+    ) -> Span {
+        let unused = survey.used.trailing_ones();
+        let replaces_all = runs >= REPLACES * survey.runs;
+        let slot = match unused {
+            _ if replaces_all => 0,
+            SLOTS => survey.oldest,
+            _ => unused,
+        };
+        let new = Span::new(info, first, runs).in_slot(slot);
+        if group.leads() {
+            if replaces_all {
+                (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
+            }
+            self.slot(slot).store_relaxed(new.range());
+        }
+        survey.used = if replaces_all { 1 } else { survey.used | 1 << slot };
+        survey.runs += runs;
+        new
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Default for Ring {
+    fn default() -> Self {
+        Ring::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::class::SizeClass;
+    use super::super::layout::HeapLayout;
+    use super::*;
+
+    #[test]
+    fn the_last_span_is_followed_by_the_first() {
+        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(2048));
+        let (ring, span) = (Ring::new(), |i: u32| Span::new(&info, 8 * i, i));
+        assert_eq!(ring.after(&info, 0).runs(), 0);
+        for i in 1..=SLOTS {
+            ring.slot(i - 1).store_relaxed(span(i).range());
+            assert_eq!(ring.after(&info, 0), span(i.min(2)).in_slot(u32::from(i > 1)));
+            assert_eq!(ring.after(&info, i - 1), span(1));
+        }
+    }
+}

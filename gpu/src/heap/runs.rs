@@ -1,0 +1,298 @@
+//! Runs: the blocks of the slabs that have a size class. A run is a few consecutive slabs.
+//!
+//! ```text
+//! entry[slab]        the class, the run's slabs, and the slab's number among them
+//! bitmap             a bit for each block: set while the block is free
+//! count[run]         the number of fully free words of the run
+//! listed             the set of runs that may have free blocks, by class
+//! idle               the set of runs that may be fully free, by class
+//! ```
+//!
+//! The bitmap alone decides which blocks are free. Everything else are hints.
+//!
+//! - I1. A block is free while its bit is set. The thread that clears the bit owns the block; it
+//!   sets the bit to free the block. The bits of a slab without a class are zero.
+//! - I2. While a thread owns a block, the run keeps its entries: they are written only by a thread
+//!   that owns all blocks of the run, or all of its slabs. So a thread that claims a bit and then
+//!   finds its class in the run's entry owns a block of that class. If it finds another class, it
+//!   owns a block of the run that the slab belongs to now, and sets the bit again.
+//! - I3. Writes to a block happen before its bit is set, and that before the claim that clears the
+//!   bit. A run's entries are written before its bits are set by the same thread.
+//! - I4. A thread that makes a word fully free adds 1 to the count, and a thread that claims from a
+//!   fully free word subtracts 1, each after the change of the word. So without operations under
+//!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
+//!   number of these threads.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except
+//!   during a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
+//!   free that makes a word fully free marks the run idle, so an idle run need not be fully free.
+//!
+//! [`retire`](super::retire) removes runs from the two sets.
+
+use super::bits::{full_word, has};
+use super::class::SizeClass;
+use super::class_info::ClassInfo;
+use super::entry::Entry;
+use super::index_set::IndexSet;
+use super::layout::HeapLayout;
+use super::moves::Moves;
+use super::overview::Overview;
+use super::parts::Parts;
+use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// All runs of a heap.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    pub parts: &'a Parts,
+    pub layout: &'a HeapLayout,
+}
+
+/// A run and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// Its first slab.
+    pub first: u32,
+    pub class: SizeClass,
+    /// Its number of blocks.
+    pub blocks: u32,
+}
+
+/// What a free found besides the bits it set.
+#[derive(Clone, Copy)]
+pub(super) struct Released {
+    /// The word before.
+    pub old: u32,
+    /// Whether `finish_release` has something to do.
+    pub is_unfinished: bool,
+    /// Whether the run is to be marked idle.
+    pub is_idle: bool,
+}
+
+impl Runs<'_> {
+    #[inline(always)]
+    pub fn entry(&self, slab: u32) -> &AtomicU32 {
+        debug_assert!(slab < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.entries.add(slab as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    pub fn count(&self, run: u32) -> &AtomicU32 {
+        debug_assert!(run < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.counts.add(run as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The number of fully free words of a run. A hint; less than zero while claims overtake frees
+    /// (I4).
+    #[inline(always)]
+    pub fn free_words(&self, run: u32) -> i32 {
+        self.count(run).load_relaxed().cast_signed()
+    }
+
+    /// Word `w` of the bitmap.
+    #[inline(always)]
+    pub fn bits(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(u64::from(w) < self.layout.block_words());
+        // SAFETY: a word of a slab of the heap, by the callers.
+        let word = unsafe { self.parts.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The first word of the bitmap of a run.
+    #[inline(always)]
+    pub fn first_word(&self, run: u32) -> u32 {
+        run * self.layout.words_per_slab()
+    }
+
+    #[inline(always)]
+    pub fn listed(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.listed, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    pub fn idle(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.idle, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    pub fn overview(&self) -> &Overview {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.overview }
+    }
+
+    fn index(&self, run: Run) -> u32 {
+        self.layout.run_index(run.class, run.first)
+    }
+
+    /// Whether a run of the class starts at this slab. Certain for a thread that owns a block of
+    /// the run (I2).
+    #[inline(always)]
+    pub fn starts(&self, run: u32, class: SizeClass, slabs: u32) -> bool {
+        // Relaxed: a thread that owns a block acquired the entry with the claim (I3).
+        self.entry(run).load_relaxed() == Entry::of_class(class, 0, slabs).0
+    }
+
+    /// Clears bits of a word and returns the word as it was.
+    #[inline(always)]
+    pub fn claim(&self, w: u32, bits: u32) -> u32 {
+        // ordering: acquire; pairs with FREE and PUBLISH: the last owner's writes and the run's
+        // entries before the claim (I3).
+        self.bits(w).at(CLAIM).and_acquire(!bits)
+    }
+
+    /// Accounts for a claim of bits from a word of a run that was `old`.
+    #[inline(always)]
+    pub fn count_claim(&self, run: u32, old: u32, full: u32) {
+        if old == full {
+            // Relaxed: a hint (I4).
+            self.count(run).sub_relaxed(1);
+        }
+    }
+
+    /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
+    #[inline(always)]
+    pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
+        let old = self.set_bits(run, w, bits);
+        self.count_release(run, w, bits, old)
+    }
+
+    /// Sets the bits. Returns the word before.
+    #[inline(always)]
+    fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
+        SET_BITS.delay();
+        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list or
+        // the idle set, the set without it before the look of `count_release`. The fence before it
+        // releases.
+        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
+    }
+
+    /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
+    #[inline(always)]
+    fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
+        let (index, full) = (self.index(run), full_word(run.blocks, w));
+        // Both looks at once, and before the first result is needed. At the list also if the word was
+        // nonzero: the free that made it so may not have listed the run yet, and may return later
+        // than this one (I5).
+        let listed = self.listed().word_of(index).load_relaxed();
+        let mut idle = u32::MAX;
+        if old | bits == full && old != full {
+            idle = self.idle().word_of(index).load_relaxed();
+            // Relaxed: a hint (I4).
+            self.count(run.first).add_relaxed(1);
+        }
+        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let is_unfinished = !is_listed || !is_idle || old & bits != 0;
+        Released { old, is_unfinished, is_idle: !is_idle }
+    }
+
+    /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
+    #[cold]
+    #[inline(never)]
+    pub fn finish_release(&self, run: Run, is_idle: bool) {
+        let (index, listed, idle) = (self.index(run), self.listed(), self.idle());
+        if !listed.contains(index) {
+            insert(listed, index, self.overview().class(run.class));
+        }
+        if is_idle {
+            // Searches for other classes and for slabs look at idle runs, too.
+            insert(idle, index, self.overview().common());
+        }
+    }
+
+    /// Releases bits of a word that the caller claimed by a ticket for a run that is gone (I2).
+    /// `old` is the word as it was before the claim.
+    #[cold]
+    #[inline(never)]
+    pub fn put_back(&self, w: u32, bits: u32, old: u32) {
+        let slab = w / self.layout.words_per_slab();
+        let entry = Entry(self.entry(slab).load_relaxed());
+        let Some(class) = entry.class() else { return };
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
+        let run = Run { first: slab - entry.place(), class, blocks };
+        let w = w - self.first_word(run.first);
+        self.count_claim(run.first, old, full_word(blocks, w));
+        // Without a release: each change of the word since the free that set these bits was a
+        // read-modify-write, so the next claim acquires that free (I3).
+        let before = self.set_bits(run, w, bits);
+        let released = self.count_release(run, w, bits, before);
+        if released.is_unfinished {
+            self.finish_release(run, released.is_idle);
+        }
+    }
+
+    /// Makes a run of slabs that the caller took from the free set, all of its blocks free. To be
+    /// called during a move of [`common`](Overview::common).
+    pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
+        for place in 0..info.slabs {
+            STORE_ENTRY.delay();
+            // Relaxed: the fence below releases it.
+            self.entry(first + place).store_relaxed(Entry::of_class(class, place, info.slabs).0);
+        }
+        BEGIN_COUNT.delay();
+        // An addition: late operations on an earlier run of these slabs add up to zero (I4).
+        self.count(first).add_relaxed(info.words());
+        // ordering: release; pairs with CLAIM: the entries before the bits (I3).
+        PUBLISH.fence_release();
+        // ordering: release; pairs with REMOVE: the bits before the hints. A thread that removes a
+        // hint finds the bits then, and restores the hint (I5, I6).
+        LIST.release_between(
+            || self.set_all(first, info),
+            || {
+                let index = self.layout.run_index(class, first);
+                self.listed().insert_relaxed(index);
+                self.idle().insert_relaxed(index);
+            },
+        );
+    }
+
+    /// Sets the bits of a new run, behind a fence.
+    #[inline(always)]
+    fn set_all(&self, first: u32, info: &ClassInfo) {
+        for w in 0..info.words() {
+            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is
+            // live.
+            let (word, full) = (self.bits(self.first_word(first) + w), full_word(info.blocks, w));
+            if NATIVE_LAYOUT {
+                word.store_relaxed(full);
+            } else {
+                // Under loom, claims after a store could continue the values before it.
+                word.swap_relaxed(full);
+            }
+        }
+    }
+
+    /// Claims `bits` of word `w` of a listed run. Returns those that are now the caller's.
+    pub fn claim_some(&self, run: u32, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        if bits == 0 {
+            return 0;
+        }
+        let word = self.first_word(run) + w;
+        let old = self.claim(word, bits);
+        if old & bits == 0 {
+            return 0;
+        }
+        if !self.starts(run, class, info.slabs) {
+            self.put_back(word, old & bits, old);
+            return 0;
+        }
+        self.count_claim(run, old, full_word(info.blocks, w));
+        old & bits
+    }
+}
+
+/// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
+#[inline(never)]
+fn insert(set: IndexSet, index: u32, moves: &Moves) {
+    if !set.insert_beside(index) {
+        moves.during(|| set.insert(index));
+    }
+}

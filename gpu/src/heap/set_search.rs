@@ -1,0 +1,151 @@
+//! Searches of a set of indices, from the highest level down.
+//!
+//! A search clears the bits of words that are zero, as moves: later ones do not come down to them.
+
+use super::bits::{WORD_BITS, WORD_LOG2};
+use super::index_set::IndexSet;
+use super::moves::{Before, Moves};
+use crate::lanes::Group;
+
+impl IndexSet {
+    /// The first index of the set from `from` on, and before `to`. Clears bits of words that are
+    /// zero, as moves of its own.
+    #[inline(never)]
+    pub fn next(&self, from: u32, to: u32, moves: &Moves, before: &mut Before) -> Option<u32> {
+        let (mut level, mut i, mut came_down) = (0, from, false);
+        // Every turn goes up, or down to a later index.
+        loop {
+            let (start, len) = self.level(level);
+            let w = i >> WORD_LOG2;
+            if w >= len || (i as u64) << (WORD_LOG2 * level) >= to.into() {
+                return None;
+            }
+            // Relaxed: a hint; a search that fails has a fence behind its reads.
+            let word = self.at(start + w).load_relaxed();
+            let rest = word >> (i % WORD_BITS) << (i % WORD_BITS);
+            if rest == 0 {
+                if came_down && word == 0 {
+                    before.note_own(1);
+                    moves.during(|| self.lower(level, w));
+                }
+                (level, i, came_down) = (level + 1, w + 1, false);
+                continue;
+            }
+            i = w * WORD_BITS + rest.trailing_zeros();
+            if level == 0 {
+                return if i < to { Some(i) } else { None };
+            }
+            (level, i, came_down) = (level - 1, i * WORD_BITS, true);
+        }
+    }
+
+    /// The same by the leader of a group, for all lanes. Only the leader's `before` counts.
+    pub fn next_of(
+        &self,
+        group: Group,
+        from: u32,
+        to: u32,
+        moves: &Moves,
+        before: &mut Before,
+    ) -> Option<u32> {
+        let found = group.lead_64(|| self.next(from, to, moves, before).map_or(u64::MAX, u64::from));
+        u32::try_from(found).ok()
+    }
+
+    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
+    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
+    /// later searches do not come down to them one after the other.
+    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
+        let (above, above_len) = self.level(1);
+        if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
+            return 0;
+        }
+        // Relaxed: hints, as the word above.
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
+            return 0;
+        }
+        moves.during(|| self.lower(0, w));
+        1
+    }
+
+    /// The first word of level 0 that is nonzero without its bit in the level above, or the same of
+    /// a higher level: its level and its number.
+    pub fn unraised(&self) -> Option<(u32, u32)> {
+        let mut level = 0;
+        loop {
+            let ((start, len), (above, above_len)) = (self.level(level), self.level(level + 1));
+            if above_len == 0 {
+                return None;
+            }
+            let is_unraised = |w: &u32| {
+                self.at(start + w).load_relaxed() != 0
+                    && self.at(above + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS) & 1 == 0
+            };
+            if let Some(w) = (0..len).find(is_unraised) {
+                return Some((level, w));
+            }
+            level += 1;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::bits::total_words;
+    use super::*;
+    use crate::sync::AtomicU32;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn words(indices: u32) -> Vec<AtomicU32> {
+        (0..total_words(indices)).map(|_| AtomicU32::new(0)).collect()
+    }
+
+    #[test]
+    fn it_is_a_set() {
+        for indices in [1, 32, 33, 1000, 40_000] {
+            let words = words(indices);
+            // SAFETY: as many words as it has.
+            let set = unsafe { IndexSet::new(words.as_ptr(), indices) };
+            let (moves, mut model, mut state) = (Moves::new(), BTreeSet::new(), 1_u32);
+            for _ in 0..3000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let i = (state >> 8) % indices;
+                match state >> 30 {
+                    0 => {
+                        let removed = set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0;
+                        assert_eq!(removed, model.remove(&i));
+                    }
+                    1 => {
+                        if !set.insert_beside(i) {
+                            set.insert(i);
+                        }
+                        model.insert(i);
+                    }
+                    _ => {
+                        let to = i + (indices - i).div_ceil(1 + (state >> 5) % 7);
+                        let mut before = moves.search();
+                        let found = set.next(i, to, &moves, &mut before);
+                        assert_eq!(found, model.range(i..to).next().copied());
+                        assert!(moves.is_unchanged(before));
+                    }
+                }
+                assert_eq!(set.contains(i), model.contains(&i));
+                assert_eq!(set.unraised(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_bit_above_is_found() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 12) };
+        set.insert(77);
+        words[128].store_relaxed(0);
+        assert_eq!(set.unraised(), Some((0, 2)));
+        words[128].store_relaxed(1 << 2);
+        words[132].store_relaxed(0);
+        assert_eq!(set.unraised(), Some((1, 0)));
+    }
+}

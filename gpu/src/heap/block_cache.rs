@@ -288,8 +288,8 @@ impl Heap {
             return false;
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
-        // The caller owns the block or received it from the owner, so the entry was written before (I2
-        // of `runs`). Through the L1 of this SM, which the acquire of a claim or of the caller empties.
+        // The caller owns the block or received it from the owner, so the entry was written before
+        // (I2 of `runs`). Through the L1, which the acquire of a claim or of the caller empties.
         // SAFETY: no thread writes the entry of a slab with a live block (I2 of `runs`).
         let entry = Entry(unsafe { self.runs().entry(slab).load_unraced() });
         entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()

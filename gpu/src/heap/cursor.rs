@@ -17,10 +17,10 @@
 //!
 //! - I1. Until the span is replaced, one subtraction makes `left` negative: one group crosses.
 //! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
-//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for which
-//!   it found no free block, and one in each of the 129 turns of an allocation, which take 1 ms or
-//!   more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of them may
-//!   fail while a span is replaced.
+//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for
+//!   which it found no free block, and one in each of the 129 turns of an allocation, which take 1
+//!   ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of
+//!   them may fail while a span is replaced.
 //!
 //! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
 

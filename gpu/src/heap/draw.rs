@@ -36,7 +36,8 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was `seen`.
+    /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was
+    /// `seen`.
     #[inline(always)]
     pub fn new<const ONE: bool>(info: &ClassInfo, seen: Span, peers: Lanes<ONE>, asks: bool) -> Self {
         let block = seen.block(peers.count(), peers.rank());
@@ -99,8 +100,8 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring. The
-    /// group that crossed the end replaces the span; if there is no next one, it is to
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring.
+    /// The group that crossed the end replaces the span; if there is no next one, it is to
     /// [`advance`](Self::advance).
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {

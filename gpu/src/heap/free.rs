@@ -1,9 +1,9 @@
 //! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
 //!
-//! Cost of a warp that frees the blocks that it allocated, one after the other: a load of the slab's
-//! entry with a release fence; an acquire atomic on the bitmap; a load of the list of runs. As the
-//! word becomes fully free, also a load of the idle set and an addition to the run's count, both at
-//! the same time as the load of the list. Otherwise: the same for each word of the bitmap.
+//! Cost of a warp that frees the blocks that it allocated, one after the other: a load of the
+//! slab's entry with a release fence; an acquire atomic on the bitmap; a load of the list of runs.
+//! As the word becomes fully free, also a load of the idle set and an addition to the run's count,
+//! both at the same time as the load of the list. Otherwise: the same for each word of the bitmap.
 
 use super::bits::WORD_BITS;
 use super::class::SizeClass;

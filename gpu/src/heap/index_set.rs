@@ -86,8 +86,8 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
-    /// they are, so this is no move.
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay
+    /// as they are, so this is no move.
     pub fn insert_beside(&self, i: u32) -> bool {
         let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
         (0..BESIDE).any(|_| {

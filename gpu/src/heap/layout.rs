@@ -94,7 +94,8 @@ impl HeapLayout {
         }
     }
 
-    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half of one.
+    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half of
+    /// one.
     pub const fn tiny(slabs: u32, shards: u32) -> Self {
         let mut layout = HeapLayout::of_slabs(9, slabs, shards, shards);
         layout.small_bytes = TINY_BYTES;
@@ -161,8 +162,8 @@ impl HeapLayout {
         if shard < self.shards { shard * self.partition } else { self.slabs }
     }
 
-    /// Another shard, to draw from meanwhile, if there are several: the fourth next one in the first
-    /// turn, then others.
+    /// Another shard, to draw from meanwhile, if there are several: the fourth next one in the
+    /// first turn, then others.
     #[inline(always)]
     pub(super) const fn neighbour(&self, shard: u32, turn: u32) -> u32 {
         let step = (4 << turn) % self.shards;

@@ -35,9 +35,9 @@
 //! stale hint claims nothing, or claims a block of another class, finds that in the entry, and sets
 //! the bit again.
 //!
-//! Progress: lock-free, except that a group may find a cursor whose span another group is replacing,
-//! and no next span in its ring. It then waits for a bounded time, draws from cursors of other
-//! shards, and after some turns searches for single blocks, too.
+//! Progress: lock-free, except that a group may find that another group is replacing the span of a
+//! cursor, and that its ring has no next span. Then it draws from cursors of other shards, and after
+//! some turns searches for blocks, too. The number of turns is bounded.
 
 mod advance;
 mod alloc;

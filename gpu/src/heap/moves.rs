@@ -91,3 +91,20 @@ impl Default for Moves {
         Moves::new()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_moves_wraps_without_a_carry() {
+        let moves = Moves(AtomicU64::new(u64::from(u32::MAX) << 32));
+        let before = moves.search();
+        moves.during(|| assert_eq!(moves.open(), 1));
+        assert_eq!(moves.open(), 0);
+        assert!(!moves.is_unchanged(before) && moves.is_unchanged(moves.search()));
+        let mut own = before;
+        own.note_own(1);
+        assert!(moves.is_unchanged(own));
+    }
+}

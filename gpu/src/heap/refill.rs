@@ -131,8 +131,9 @@ impl Heap {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets, and the span that it is to replace.
-    /// If no block ahead is free, the group takes the tickets that are left, or many of them.
+    /// The next step of a group that got nothing for its tickets, and the span that it is to
+    /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
+    /// them.
     fn step(&self, class: SizeClass, shard: u32, lanes: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();

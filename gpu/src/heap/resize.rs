@@ -140,7 +140,7 @@ impl Heap {
         Some(new)
     }
 
-    /// Writes down that the calling thread was refused memory and has no way to go on without.
+    /// Records that an allocation failed, and that the calling thread cannot continue without it.
     #[cold]
     #[inline(never)]
     pub(crate) fn record_refusal(&self, size: usize) {

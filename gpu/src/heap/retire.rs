@@ -125,8 +125,8 @@ impl Runs<'_> {
         }
     }
 
-    /// Whether all blocks of a run that was removed from the idle set are free. If not, it has seen a
-    /// word that is not fully free, and the free that changes this marks the run idle. A run of
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, it has seen
+    /// a word that is not fully free, and the free that changes this marks the run idle. A run of
     /// another class is idle here if a free marked it late.
     fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
         self.starts(run, class, info.slabs)
@@ -143,8 +143,8 @@ impl Runs<'_> {
     pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the looks
-        // below sees the idle set without the run, and inserts it (I6).
+        // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the
+        // looks below sees the idle set without the run, and inserts it (I6).
         LOOK_AGAIN.fence_release();
         while rest != 0 {
             let bit = rest & rest.wrapping_neg();

@@ -169,9 +169,9 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list or
-        // the idle set, the set without it before the look of `count_release`. The fence before it
-        // releases.
+        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list
+        // or the idle set, the set without it before the look of `count_release`. The fence before
+        // it releases.
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
     }
 
@@ -179,9 +179,9 @@ impl Runs<'_> {
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
         let (index, full) = (self.index(run), full_word(run.blocks, w));
-        // Both looks at once, and before the first result is needed. At the list also if the word was
-        // nonzero: the free that made it so may not have listed the run yet, and may return later
-        // than this one (I5).
+        // Both looks at once, and before the first result is needed. At the list also if the word
+        // was nonzero: the free that made it so may not have listed the run yet, and may return
+        // later than this one (I5).
         let listed = self.listed().word_of(index).load_relaxed();
         let mut idle = u32::MAX;
         if old | bits == full && old != full {

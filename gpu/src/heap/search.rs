@@ -1,9 +1,9 @@
 //! Search: memory for a class when its cursor is exhausted and there is no run for a span.
 //!
-//! All lanes of a group look at 32 words of the list at once, then at the words of one run, and claim
-//! as many of its free blocks as lanes ask for. A search also proves that there are none: it unlists
-//! the runs that it finds without free blocks. If no move by another thread overlapped the search,
-//! then at its end no block of the class was free, and there were no slabs for a run of it.
+//! All lanes of a group look at 32 words of the list at once, then at the words of one run, and
+//! claim as many of its free blocks as lanes ask for. A search also proves that there are none: it
+//! unlists the runs that it finds without free blocks. If no move by another thread overlapped the
+//! search, then at its end no block of the class was free, and there were no slabs for a run of it.
 
 use super::Heap;
 use super::SEARCH_END;
@@ -110,16 +110,16 @@ impl Heap {
             }
             return Found::Unsure;
         }
-        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS: the moves that hid memory from the
-        // reads above, before the leader's look at the moves.
+        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS: the moves that hid memory
+        // from the reads above, before the leader's look at the moves.
         SEARCH_END.fence_acquire();
         group.sync();
         let is_sure = || (moves.is_unchanged(before) && common.is_unchanged(common_before)).into();
         Found::of(0, group.lead_64(is_sure) == 1)
     }
 
-    /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of the
-    /// group. Returns how many, and the caller's block.
+    /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of
+    /// the group. Returns how many, and the caller's block.
     fn claim_blocks(
         &self,
         group: Group,
@@ -232,7 +232,8 @@ impl Heap {
     }
 }
 
-/// `n` of the set bits of a word, or all if there are fewer. With different `salt` others come first.
+/// `n` of the set bits of a word, or all if there are fewer. With different `salt` others come
+/// first.
 fn some_bits(word: u32, n: u32, salt: u32) -> u32 {
     if n == 0 || word.count_ones() <= n {
         return if n == 0 { 0 } else { word };

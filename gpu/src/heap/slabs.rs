@@ -82,10 +82,10 @@ impl FreeSlabs<'_> {
         false
     }
 
-    /// Claims consecutive slabs by all lanes of a group, a multiple of `unit` and at most `most`: the
-    /// first found from slab `from` on, around the end. A multiple of up to a word's bits lies in one
-    /// word. If `is_picky`, it looks at a few words only, and for as many slabs as `most` or a whole
-    /// word.
+    /// Claims consecutive slabs by all lanes of a group, a multiple of `unit` and at most `most`:
+    /// the first found from slab `from` on, around the end. A multiple of up to a word's bits lies
+    /// in one word. If `is_picky`, it looks at a few words only, and for as many slabs as `most` or
+    /// a whole word.
     #[inline(never)]
     pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
         let mut ignored = self.moves.search();

@@ -73,16 +73,16 @@ pub enum Defect {
     },
     /// A word of the bitmap has bits beyond the last block.
     BitsBeyond {
-        /// The word, from the slab's or the set's first.
+        /// The word, counted from the slab's first.
         word: u32,
-        /// The bits, or the count by the bits.
+        /// The bits.
         bits: u32,
     },
     /// A slab without a class has bits.
     BitsWithoutClass {
-        /// The word, from the slab's or the set's first.
+        /// The word, counted from the slab's first.
         word: u32,
-        /// The bits, or the count by the bits.
+        /// The bits.
         bits: u32,
     },
     /// The entry is invalid, or is that of a later slab of a missing run or allocation.
@@ -102,7 +102,7 @@ pub enum Defect {
     },
     /// The count differs from the number of fully free words.
     Count {
-        /// The bits, or the count by the bits.
+        /// The number of fully free words.
         bits: u32,
         /// The count.
         count: u32,
@@ -134,7 +134,7 @@ pub enum Defect {
     NotRaised {
         /// The level.
         level: u32,
-        /// The word, from the slab's or the set's first.
+        /// The word, counted from the first of the level.
         word: u32,
     },
 }

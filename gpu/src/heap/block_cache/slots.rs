@@ -99,7 +99,7 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
             if unsafe { members.load_relaxed() } == 0 {
                 continue;
             }
-            // Who takes a bit has that thread's slots (I3).
+            // The thread that clears a bit owns the slots of that lane (I3).
             // SAFETY: a word of the piece.
             let mut gone = unsafe { members.swap_relaxed(0) };
             while gone != 0 {

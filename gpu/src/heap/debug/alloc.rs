@@ -66,9 +66,10 @@ impl Heap {
             if last {
                 return 0;
             }
-            // Not refused yet. Relaxed: a figure.
+            // The allocation has not failed yet. Relaxed: a statistic.
             self.overview().failures().sub_relaxed(1);
-            // After a look that found nothing there is one more request: what others gave back before is there.
+            // If the quarantine was empty, one more attempt: other threads may have emptied it into
+            // the heap just before.
             last = !self.empty_quarantine();
             if !last {
                 thread::nanosleep(NAP_NANOS << turn.min(DOUBLINGS));

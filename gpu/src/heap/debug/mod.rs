@@ -139,15 +139,15 @@ impl Heap {
         unsafe { &*self.parts.debugger.extra() }
     }
 
-    /// The block that an address lies in, by the entries of slabs. Certain for a thread that owns the
-    /// block (I2 of `runs`).
+    /// The block that an address lies in, by the entries of slabs. Certain for a thread that owns
+    /// the block (I2 of `runs`).
     fn whole_around(&self, address: u64) -> Result<Whole, NoBlock> {
         let offset = address.wrapping_sub(self.base() as u64);
         if offset >= self.layout.bytes() {
             return Err(NoBlock::Foreign);
         }
         let slab = (offset >> self.layout.slab_log2) as u32;
-        // Relaxed: who has the block, or got it from who has, knows the entry.
+        // Relaxed: the entry happens before a thread owns the block or receives it from the owner.
         let entry = Entry(self.runs().entry(slab).load_relaxed());
         match entry.class() {
             Some(class) => {

@@ -113,3 +113,27 @@ const fn clamped(n: u32) -> u32 {
         MAX_RUNS
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_run_is_a_power_of_two_and_a_small_part_of_a_partition() {
+        let partitions = [0, RUN_PART, 2 * RUN_PART - 1, 2 * RUN_PART, 15 * RUN_PART, 100 * RUN_PART];
+        assert_eq!(partitions.map(largest_run), [1, 1, 1, 2, 8, 16]);
+    }
+
+    #[test]
+    fn a_span_has_what_the_lanes_ask_for_within_its_limits() {
+        let info = ClassInfo { span_runs: [20, 100], ..ClassInfo::new(SizeClass(0), 1 << 16, 1 << 20) };
+        let runs = |ring: u32, lanes: u32| info.span_runs(ring, lanes);
+        assert_eq!(info.blocks, 4096);
+        // The first span: 72 blocks for each lane, at most 20 runs.
+        assert_eq!([1, 56, 57, 32 * 32, 1 << 12].map(|lanes| runs(0, lanes)), [1, 1, 2, 19, 20]);
+        // A later one: 352 for each, at least a quarter of the ring, and at most 100 runs.
+        assert_eq!([1, 11, 12, 1 << 11].map(|lanes| runs(1, lanes)), [1, 1, 2, 100]);
+        assert_eq!([7, 8, 12, 399, 400, 1000].map(|ring| runs(ring, 1)), [1, 2, 3, 99, 100, 100]);
+        assert_eq!([0, 1, 254, 255, 256, u32::MAX].map(clamped), [1, 1, 254, 255, 255, 255]);
+    }
+}

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!((run_at(0b1110, 1), run_at(u32::MAX, 30), run_at(1, 32)), (3, 2, 0));
         assert_eq!((first_run(0b1101_1101, 3), first_run(0b1101_1101, 4)), (Some(2), None));
         assert_eq!((first_run(0, 1), first_run(u32::MAX, 32)), (None, Some(0)));
-        assert_eq!(first_run(0b0111_0001, 3), Some(4));
+        assert_eq!((first_run(0b0111_0001, 3), first_run(0b0111_1011, 3)), (Some(4), Some(3)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 #[macro_use]
 mod loom_support;
 
-use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, both, every_site_is_needed, model};
 use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
@@ -70,9 +70,7 @@ impl Quarantine {
 /// writes.
 const DISPLACED: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
-    let other = with(&quarantine, 1, |quarantine| quarantine.free(1));
-    quarantine.free(2);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.free(1), |quarantine| quarantine.free(2));
     assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
 });
 
@@ -81,9 +79,7 @@ const DISPLACED: Model = model(PREEMPTIONS, || {
 const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(2, 1);
     quarantine.free(1);
-    let other = with(&quarantine, 1, |quarantine| quarantine.failed(1));
-    quarantine.failed(1);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.failed(1), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
 });
 
@@ -91,9 +87,7 @@ const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
 const EMPTIED_BESIDE_A_FREE: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
     quarantine.free(1);
-    let other = with(&quarantine, 1, |quarantine| quarantine.free(2));
-    quarantine.failed(1);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.free(2), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
 });
 

@@ -15,7 +15,7 @@
 //! A bit of a word that is zero is harmless. [Searches](super::set_search) clear it. Lock-free.
 
 use super::bits::{WORD_BITS, WORD_LOG2, has};
-use super::{INSERT, LOWER, RAISE, REMOVE};
+use super::{INSERT, INSERT_BESIDE, LOWER, RAISE, REMOVE};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Attempts to insert an index into a word that has others.
@@ -86,15 +86,18 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay
-    /// as they are, so this is no move.
+    /// Inserts the index of a run into a word that has others, after RELEASE. Returns whether it did.
+    /// The levels above stay as they are, so this is no move.
     pub fn insert_beside(&self, i: u32) -> bool {
         let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
         (0..BESIDE).any(|_| {
             // Relaxed: the compare-and-swap decides.
             let seen = word.load_relaxed();
-            // ordering: release; as in `insert_bits`.
-            seen != 0 && word.at(INSERT).cas_release(seen, seen | bit).is_ok()
+            INSERT_BESIDE.delay();
+            // Relaxed: a thread that removes the index looks at the bits of the run behind a fence.
+            // If it does not see those that the caller set, then RELEASE acquired the removal, and
+            // the removal was earlier than this.
+            seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
         })
     }
 

@@ -34,6 +34,8 @@ pub(super) const SEARCH: Site = Site::new("heap/search");
 pub(super) const SEARCH_END: Site = Site::new("heap/search-end");
 /// The fence after a search for the slabs of a large allocation.
 pub(super) const LARGE_END: Site = Site::new("heap/large-end");
+/// The insertion into a word of a set that has other indices, after the look at it.
+pub(super) const INSERT_BESIDE: Site = Site::new("heap/insert-beside");
 /// The store of a span in a cursor.
 pub(super) const STORE_SPAN: Site = Site::new("heap/store-span");
 /// The store of the entry of a slab of a new run.
@@ -72,7 +74,8 @@ pub const SITES: [&str; 16] = [
 ];
 
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 8] = [
+pub const POINTS: [&str; 9] = [
+    "heap/insert-beside",
     "heap/store-span",
     "heap/store-entry",
     "heap/begin-count",

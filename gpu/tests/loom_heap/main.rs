@@ -14,8 +14,6 @@
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
 //!   must prevent that, the weakened fence swaps them: see `Site::release_between`.
-//! - `IndexSet::settle` outside of a move: the word that a search of a class begins with is the
-//!   only one of the class here, so it needs no bit above.
 //! - Runs of more than one word, and a list of more than one word for a class: the heaps here are
 //!   too small.
 //! - A read by one thread that a fence of another thread is to complete. Loom's acquire fence also
@@ -77,6 +75,9 @@ holds! {
     a_search_for_slabs_knows_those_that_another_thread_returns: HIDDEN_FROM_A_LARGE_SEARCH;
     a_search_knows_a_run_that_is_marked_idle_beside_another: MARKED_BESIDE;
     a_search_passes_over_a_run_that_is_listed_late: LISTED_LATE;
+    searches_remove_a_run_that_is_marked_idle_late: MARKED_LATE;
+    a_search_knows_a_run_whose_bit_above_another_search_clears: LOWERED_ABOVE_A_SEARCH;
+    a_search_knows_a_run_whose_bit_above_another_thread_clears: SETTLED_BESIDE_A_SEARCH;
     a_slab_goes_from_one_large_allocation_to_the_next: LARGE_SLAB;
     a_stale_ticket_for_a_new_run_is_put_back: STALE_TICKET;
     a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;

@@ -138,5 +138,5 @@ fn every_weakened_ordering_is_noticed() {
         ("bump/see-tail", KEPT_TAIL, TAIL_LOST),
         ("bump/see-lent", LENT_TO_ANOTHER, FITTING_FAILED),
     ];
-    every_site_is_needed(&SITES, &noticed_by);
+    every_site_is_needed(&SITES, &[], &noticed_by);
 }

@@ -169,5 +169,5 @@ fn every_weakened_ordering_is_noticed() {
         ("freelist/arrive", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
         ("freelist/begin-scan", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
     ];
-    every_site_is_needed(&SITES, &noticed_by);
+    every_site_is_needed(&SITES, &[], &noticed_by);
 }

@@ -113,7 +113,7 @@ impl IndexSet {
     /// Inserts the indices of a word of level 0.
     #[inline(never)]
     pub fn insert_bits(&self, w: u32, bits: u32) {
-        // ordering: release; pairs with REMOVE: what the inserting thread did before.
+        // ordering: release; pairs with REMOVE and CLAIM_SLABS: what the inserting thread did before.
         if self.word(w).at(INSERT).or_release(bits) == 0 {
             self.raise(0, w);
         }
@@ -123,8 +123,8 @@ impl IndexSet {
     /// levels above keep their bits until a search clears them.
     #[inline(always)]
     pub fn remove_bits(&self, w: u32, bits: u32) -> u32 {
-        // ordering: acquire; pairs with INSERT. Release; pairs with the fence of a search: a search
-        // that sees the bits cleared sees the move of the thread that cleared them.
+        // ordering: acquire; pairs with INSERT and LIST. Release; pairs with the fence of a search: a
+        // search that sees the bits cleared sees the move of the thread that cleared them.
         self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
     }
 

@@ -8,15 +8,17 @@ pub(super) const CLAIM: Site = Site::new("heap/claim");
 pub(super) const FREE: Site = Site::new("heap/free");
 /// The bits that a free sets.
 pub(super) const RELEASE: Site = Site::new("heap/release");
-/// The look at the blocks of a run that was removed from the idle set.
-pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
+/// The fence before a sweep looks at the blocks of a run that it removed from the idle set.
+pub(super) const SWEEP: Site = Site::new("heap/sweep");
+/// The fence before the blocks of a run that was removed from the idle set are taken.
+pub(super) const TAKE: Site = Site::new("heap/take");
 /// The fence between the entries of a run and its bits.
 pub(super) const PUBLISH: Site = Site::new("heap/publish");
 /// The fence between the bits of a run and its hints.
 pub(super) const LIST: Site = Site::new("heap/list");
 /// The look at the bits of a run that was unlisted.
 pub(super) const UNLIST: Site = Site::new("heap/unlist");
-/// The insertion into a set.
+/// The insertion into a word of a set.
 pub(super) const INSERT: Site = Site::new("heap/insert");
 /// The removal from a set.
 pub(super) const REMOVE: Site = Site::new("heap/remove");
@@ -54,11 +56,12 @@ pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 16] = [
+pub const SITES: [&str; 17] = [
     "heap/claim",
     "heap/free",
     "heap/release",
-    "heap/look-again",
+    "heap/sweep",
+    "heap/take",
     "heap/publish",
     "heap/list",
     "heap/unlist",

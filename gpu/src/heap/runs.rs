@@ -169,7 +169,7 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list
+        // ordering: acquire; pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list
         // or the idle set, the set without it before the look of `count_release`. The fence before
         // it releases.
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)

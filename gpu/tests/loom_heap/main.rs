@@ -85,6 +85,9 @@ holds! {
     a_run_stays_idle_when_a_block_is_put_back: PUT_BACK_BESIDE_A_RETIRE;
 }
 
+/// Sites that acquire and release.
+const ACQ_REL: [&str; 3] = ["heap/remove", "heap/lower", "heap/claim-slabs"];
+
 #[test]
 fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
@@ -93,17 +96,21 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/free", SWEPT_RUN, UNORDERED),
         ("heap/release", FREE_BLOCK, "not listed"),
         ("heap/unlist", FREE_BLOCK, "not listed"),
-        ("heap/look-again", SWEPT_RUN, "not idle"),
+        ("heap/sweep", SWEPT_RUN, "not idle"),
+        ("heap/take", PUT_BACK_BESIDE_A_RETIRE, "not idle"),
         ("heap/publish", STALE_TICKET, "I4 of runs"),
         ("heap/insert", FREE_SLAB, "I1 of slabs"),
-        ("heap/claim-slabs", FREE_SLAB, "I1 of slabs"),
+        ("heap/claim-slabs:acquire", FREE_SLAB, "I1 of slabs"),
+        ("heap/claim-slabs:release", LISTED_RUN, FAILED),
         ("heap/raise", SWEPT_RUN, "I2 of sets"),
-        ("heap/lower", SWEPT_RUN, "I2 of sets"),
+        ("heap/lower:acquire", SWEPT_RUN, "I2 of sets"),
+        ("heap/lower:release", LOWERED_ABOVE_A_SEARCH, FAILED),
+        ("heap/lower:release", SETTLED_BESIDE_A_SEARCH, FAILED),
         ("heap/list", LISTED_RUN, "not idle"),
-        ("heap/remove", LARGE_SLAB, UNORDERED),
-        ("heap/remove", LISTED_RUN, "not idle"),
-        ("heap/remove", LOWERED_BESIDE_A_SEARCH, FAILED),
-        ("heap/remove", HIDDEN_FROM_A_SEARCH, FAILED),
+        ("heap/remove:acquire", LARGE_SLAB, UNORDERED),
+        ("heap/remove:acquire", LISTED_RUN, "not idle"),
+        ("heap/remove:release", LOWERED_BESIDE_A_SEARCH, FAILED),
+        ("heap/remove:release", HIDDEN_FROM_A_SEARCH, FAILED),
         ("heap/move", RETIRED_BESIDE_A_SEARCH, FAILED),
         ("heap/move", HIDDEN_FROM_A_LARGE_SEARCH, FAILED),
         ("heap/search", RETIRED_BESIDE_A_SEARCH, FAILED),
@@ -113,5 +120,5 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/search-end", HIDDEN_FROM_A_SEARCH, FAILED),
         ("heap/large-end", HIDDEN_FROM_A_LARGE_SEARCH, FAILED),
     ];
-    every_site_is_needed(&SITES, &noticed_by);
+    every_site_is_needed(&SITES, &ACQ_REL, &noticed_by);
 }

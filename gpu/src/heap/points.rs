@@ -4,8 +4,6 @@ use crate::sync::Site;
 
 /// The claim of bits of the bitmap.
 pub(super) const CLAIM: Site = Site::new("heap/claim");
-/// The fence before bits are set by a free.
-pub(super) const FREE: Site = Site::new("heap/free");
 /// The bits that a free sets.
 pub(super) const RELEASE: Site = Site::new("heap/release");
 /// The fence before a sweep looks at the blocks of a run that it removed from the idle set.
@@ -56,9 +54,8 @@ pub(super) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 17] = [
+pub const SITES: [&str; 16] = [
     "heap/claim",
-    "heap/free",
     "heap/release",
     "heap/sweep",
     "heap/take",

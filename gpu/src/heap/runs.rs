@@ -144,7 +144,7 @@ impl Runs<'_> {
     /// Clears bits of a word and returns the word as it was.
     #[inline(always)]
     pub fn claim(&self, w: u32, bits: u32) -> u32 {
-        // ordering: acquire; pairs with FREE and PUBLISH: the last owner's writes and the run's
+        // ordering: acquire; pairs with RELEASE and PUBLISH: the last owner's writes and the run's
         // entries before the claim (I3).
         self.bits(w).at(CLAIM).and_acquire(!bits)
     }
@@ -158,7 +158,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
+    /// Sets bits of word `w` of a run. The caller owns the blocks.
     #[inline(always)]
     pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
         let old = self.set_bits(run, w, bits);
@@ -169,10 +169,10 @@ impl Runs<'_> {
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list
-        // or the idle set, the set without it before the look of `count_release`. The fence before
-        // it releases.
-        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
+        // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3). Acquire;
+        // pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list or the idle set,
+        // the set without it before the look of `count_release`.
+        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acq_rel(bits)
     }
 
     /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
@@ -220,8 +220,6 @@ impl Runs<'_> {
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
         self.count_claim(run.first, old, full_word(blocks, w));
-        // Without a release: each change of the word since the free that set these bits was a
-        // read-modify-write, so the next claim acquires that free (I3).
         let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {

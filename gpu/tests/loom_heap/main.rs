@@ -86,15 +86,15 @@ holds! {
 }
 
 /// Sites that acquire and release.
-const ACQ_REL: [&str; 3] = ["heap/remove", "heap/lower", "heap/claim-slabs"];
+const ACQ_REL: [&str; 4] = ["heap/release", "heap/remove", "heap/lower", "heap/claim-slabs"];
 
 #[test]
 fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
         ("heap/claim", FREE_BLOCK, UNORDERED),
-        ("heap/free", FREE_BLOCK, UNORDERED),
-        ("heap/free", SWEPT_RUN, UNORDERED),
-        ("heap/release", FREE_BLOCK, "not listed"),
+        ("heap/release:release", FREE_BLOCK, UNORDERED),
+        ("heap/release:release", SWEPT_RUN, UNORDERED),
+        ("heap/release:acquire", FREE_BLOCK, "not listed"),
         ("heap/unlist", FREE_BLOCK, "not listed"),
         ("heap/sweep", SWEPT_RUN, "not idle"),
         ("heap/take", PUT_BACK_BESIDE_A_RETIRE, "not idle"),

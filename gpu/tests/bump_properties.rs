@@ -135,6 +135,31 @@ fn a_failed_request_leaves_room_for_a_smaller_one() {
 }
 
 #[test]
+fn the_longer_remainder_of_two_leases_is_kept() {
+    with_lane(|| {
+        let arena = Arena::new(1 << 17, 0, 2);
+        // Allocates in the first of the shards, whose leases begin with 32,768 granules.
+        let alloc = |times: u32, size| assert!((0..times).all(|_| arena.alloc(size, 1).is_some()));
+        let seen = || (arena.shards[0].remaining().unwrap(), arena.root.wasted());
+        alloc(63, 512);
+        alloc(1, 412);
+        assert_eq!(seen(), (100, 0));
+        // The next lease is half of what the root has left, less what is no multiple of 200.
+        alloc(1, 200);
+        assert_eq!(seen(), (32_600 - 200 + 100, 0));
+        alloc(63, 512);
+        alloc(1, 94);
+        assert_eq!(seen(), (50 + 100, 0));
+        alloc(1, 60);
+        assert_eq!(seen(), (16_440 - 60 + 100, 50));
+        // The other shard allocates from its own lease.
+        LANE.set(1);
+        assert_eq!(arena.alloc(1, 1), Some(32_768));
+        assert_eq!((seen(), arena.bump.capacity()), ((16_480, 50), 1 << 17));
+    });
+}
+
+#[test]
 fn no_number_of_failed_requests_brings_memory_back() {
     /// The largest single subtraction, repeated until it would overflow the bits that count it.
     const GRANULES: usize = 1 << 9;

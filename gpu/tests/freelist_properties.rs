@@ -157,6 +157,13 @@ fn exactly_the_capacity_is_granted_however_often() {
 }
 
 #[test]
+fn blocks_are_allocated_by_address_until_there_are_none() {
+    let list = List::new(3, 48, 0);
+    let offsets = [(); 4].map(|()| list.handle.alloc().map(|at| at.addr().get() - list.handle.base().addr()));
+    assert_eq!(offsets, [Some(0), Some(48), Some(96), None]);
+}
+
+#[test]
 fn a_block_number_beyond_the_pool_is_recorded() {
     let list = List::new(40, 16, 0);
     for block in [40, 63, 64, u32::MAX] {

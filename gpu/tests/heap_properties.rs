@@ -195,6 +195,25 @@ fn a_heap_is_filled_to_its_end_with_blocks_of_any_class() {
 }
 
 #[test]
+fn each_multiprocessor_allocates_in_its_part_of_the_heap() {
+    with_lane(|| {
+        let owned = OwnedHeap::new(64 << 20, 8);
+        let shards = owned.layout.shards;
+        assert_eq!(shards, 8);
+        for shard in (0..shards).rev() {
+            LANE.set(shard);
+            for size in [16, 100, 1000, 40_000] {
+                let block = owned.heap.alloc(Layout::from_size_align(size, 1).unwrap()).unwrap();
+                let slab = (block.addr().get() - owned.heap.base().addr()) as u32 / owned.layout.slab_bytes();
+                // Single lanes of four multiprocessors share a cursor.
+                let [start, end] = [0, 4].map(|next| owned.layout.partition_start(shard / 4 * 4 + next));
+                assert!((start..end).contains(&slab), "shard {shard}: {size} bytes in slab {slab}");
+            }
+        }
+    });
+}
+
+#[test]
 fn memory_in_the_spans_of_one_class_serves_another() {
     with_lane(|| {
         let mut checked = Checked::new(1 << 20);

@@ -194,6 +194,8 @@ fn a_block_stays_while_it_serves_and_is_at_least_half_used() {
             moves(&mut checked, 8 * slab - 5, 16, &[8 * slab, 7 * slab, 4 * slab, 3 * slab]),
             [false, false, false, true]
         );
+        // Whole slabs, even if a class has twice as large blocks.
+        assert_eq!(moves(&mut checked, 19 * slab, 16, &[10 * slab, 9 * slab]), [false, true]);
         // The alignment requires a full slab: nothing smaller would do.
         assert_eq!(moves(&mut checked, 100, 2 * slab, &[200, slab, 1]), [false, false, false]);
         checked.end();
@@ -219,6 +221,7 @@ fn addresses_that_the_heap_never_allocates_have_no_size() {
     with_lane(|| {
         let owned = OwnedHeap::new(1 << 20, 1);
         let nothing = owned.heap.alloc(Layout::new::<()>()).unwrap();
+        assert!(owned.heap.alloc_zeroed(Layout::new::<[u32; 0]>()).is_some());
         // SAFETY: a live block, or an address outside the heap.
         let usable = |place| unsafe { owned.heap.usable_size(place) };
         assert_eq!(usable(nothing), 0);

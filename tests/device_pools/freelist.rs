@@ -208,6 +208,8 @@ fn each_lane_that_frees_what_is_free_is_recorded_for_its_own_block() {
         for lanes in [alone, odd(alone), spread, odd(spread), with(spread, &[(31, spread[2])])] {
             check_listed(&device, &mode, &[row[6], 10, 150], &lanes);
         }
+        // Blocks in a row that are not those of a word.
+        check_listed(&device, &mode, &[40], &row.map(|block| block - 13));
         check_listed(&device, &mode, &[40], &[40; 32]);
         check_listed(&device, &mode, &[], &[40; 32]);
     }

@@ -129,3 +129,16 @@ impl Shard {
         Some(u64::from(in_lease) + u64::from(tail))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_leases_are_half_of_the_pool_in_whole_units() {
+        let leases = [(1 << 20, 0), (6 * LEASE_UNIT, 3), (6 * LEASE_UNIT - 1, 3), (13 * LEASE_UNIT, 2)]
+            .map(|(granules, shards)| first_lease(granules, shards));
+        assert_eq!(leases, [0, LEASE_UNIT, 0, 3 * LEASE_UNIT]);
+        assert_eq!(first_lease(1 << 40, 1), MAX_LEASE + 1 - LEASE_UNIT);
+    }
+}

@@ -184,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cursor_visits_every_word_of_its_region() {
+        for capacity in [1, 33, 1 << 16, (1 << 16) + 33, (1 << 20) + 33] {
+            let g = Geometry::new(capacity, 64).unwrap();
+            let full = g.words_in(0).next_power_of_two();
+            for r in [0, g.regions() - 1] {
+                let words = g.words_in(r);
+                for cursor in (0..3 * full).map(|w| w * WORD_BLOCKS).chain([u32::MAX, WORD_BLOCKS - 1]) {
+                    let place = cursor / WORD_BLOCKS % full % words;
+                    assert_eq!(g.word_under(cursor, words), place, "{capacity} {r} {cursor}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn locate_agrees_with_division() {
         for stride in (1..300).chain([4096, 4097, 8191, 65_521, (1 << 31) - 1, 1 << 31]) {
             let g = Geometry::new(1 << 31, stride).unwrap();

@@ -60,6 +60,8 @@ mod handle;
 mod region;
 mod reserve;
 mod scan;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
 pub use handle::{FreeList, POINTS, SITES};

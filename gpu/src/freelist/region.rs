@@ -87,6 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_region_arrives_on_the_device_as_it_is() {
+        let words = Region::new(77).to_words();
+        let copy = Region::from_words(words);
+        assert_eq!((copy.free(), copy.to_words()), (77, words));
+    }
+
+    #[test]
     fn a_cursor_that_wraps_leaves_the_count_alone() {
         let mut word = Word((u32::MAX as u64) << CURSOR_SHIFT | (BIAS + 100));
         word.0 = word.0.wrapping_add(Word::step(32));

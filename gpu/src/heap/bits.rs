@@ -73,5 +73,11 @@ mod tests {
         assert_eq!((run_at(0b1110, 1), run_at(u32::MAX, 30), run_at(1, 32)), (3, 2, 0));
         assert_eq!((first_run(0b1101_1101, 3), first_run(0b1101_1101, 4)), (Some(2), None));
         assert_eq!((first_run(0, 1), first_run(u32::MAX, 32)), (None, Some(0)));
+        assert_eq!(first_run(0b0111_0001, 3), Some(4));
+    }
+
+    #[test]
+    fn a_set_has_words_of_all_levels() {
+        assert_eq!([1, 32, 33, 1024, 1025, 1 << 15].map(total_words), [1, 1, 3, 33, 36, 1057]);
     }
 }

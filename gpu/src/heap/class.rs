@@ -127,6 +127,12 @@ mod tests {
     }
 
     #[test]
+    fn a_run_has_whole_words_unless_they_waste_a_sixteenth() {
+        let blocks = |blocks: u32| SizeClass(0).blocks_in_run(blocks * MIN_BLOCK);
+        assert_eq!([31, 33, 34, 35, 64, 500, 512].map(blocks), [31, 32, 32, 35, 64, 480, 512]);
+    }
+
+    #[test]
     fn the_largest_size_has_a_class() {
         assert_eq!(SizeClass::of(1 << 31).bytes(), 1 << 31);
         assert_eq!(SizeClass::of(1 << 24).bytes(), 1 << 24);

@@ -134,15 +134,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_longer_run_is_a_power_of_two_and_a_small_part_of_a_partition() {
+        let partitions = [0, RUN_PART, 2 * RUN_PART - 1, 2 * RUN_PART, 15 * RUN_PART, 100 * RUN_PART];
+        assert_eq!(partitions.map(largest_run), [1, 1, 1, 2, 8, 16]);
+    }
+
+    #[test]
     fn a_part_of_a_warp_gets_what_several_multiprocessors_need() {
         let layout = HeapLayout::new(8 << 30, 132).unwrap();
         let info = layout.class(SizeClass::of(64));
         assert_eq!((info.blocks, info.slabs), (1024, 1));
         assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [1, 2, 3, 3, 3]);
         assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [2, 10, 12, 12, 12]);
-        // At most an eighth of the partition, but for whole warps.
+        // At most a sixteenth of the partition, then an eighth for parts of warps.
         let info = layout.class(SizeClass::of(8192));
         assert_eq!((layout.slabs / layout.shards, info.blocks, info.slabs), (992, 32, 4));
+        assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [10, 15, 15, 15]);
         assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [31, 31, 31, 248]);
+    }
+
+    #[test]
+    fn a_span_is_at_least_a_quarter_of_the_ring_within_its_limits() {
+        let new = ClassInfo::new(SizeClass(0), 1 << 16, 1 << 20);
+        let info = ClassInfo { span_runs: [20, 100, 50], ..new };
+        assert_eq!(info.blocks, 4096);
+        assert_eq!([1, 12, 16, 399, 400, 1000].map(|ring| info.span_runs(ring, 32)), [3, 3, 4, 99, 100, 100]);
+        assert_eq!([1, 12, 16, 199, 1000].map(|ring| info.span_runs(ring, 31)), [3, 3, 4, 49, 50]);
+        assert_eq!([0, 1, 254, 255, 256, u32::MAX].map(clamped), [1, 1, 254, 255, 255, 255]);
     }
 }

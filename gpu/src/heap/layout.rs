@@ -257,6 +257,30 @@ mod tests {
     }
 
     #[test]
+    fn impossible_heaps_are_rejected() {
+        let (least, most) = HEAP_BYTES;
+        for (bytes, sms, shards) in [(least - 1, 1, 1), (most + 1, 1, 1), (least, 0, 1), (least, 1, 0)] {
+            assert_eq!(HeapLayout::spread(bytes, sms, shards), None);
+        }
+        assert_eq!(HeapLayout::new(least, (1 << 15) + 1), None);
+        assert!([least, most].iter().all(|bytes| HeapLayout::new(*bytes, 1 << 15).is_some()));
+    }
+
+    #[test]
+    fn partitions_have_equal_parts_of_a_heap() {
+        // A quarter of its slabs suffices for 21 cursors of each class.
+        let layout = HeapLayout::new(64 << 20, 132).unwrap();
+        assert_eq!((layout.slabs, layout.classes, layout.shards), (4096, 47, 21));
+        assert_eq!([0, 1, 20, 21].map(|shard| layout.partition_start(shard)), [0, 195, 3900, 4096]);
+        assert_eq!([0, 1, 2, 3].map(|turn| layout.neighbour(20, turn)), [3, 7, 15, 10]);
+        let words = (layout.words_per_slab(), layout.slab_set_words(), layout.block_words());
+        assert_eq!(words, ((16 << 10) / 16 / 32, 128 + 4 + 1, 4096 * 32));
+        for layout in [layout, HeapLayout::tiny(8, 2)] {
+            assert_eq!(SizeClass(layout.classes - 1).bytes(), layout.small_bytes);
+        }
+    }
+
+    #[test]
     fn fewer_shards_are_shared_evenly() {
         let layout = HeapLayout::spread(8 << 30, 132, 33).unwrap();
         let mut shared = [0; 33];

@@ -153,4 +153,34 @@ mod tests {
             assert_eq!(ring.after(&info, i - 1), span(1));
         }
     }
+
+    #[test]
+    fn spans_are_added_until_all_slots_are_used_and_a_large_one_replaces_all() {
+        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(2048));
+        let (ring, group) = (Ring::new(), Group::alone());
+        // The cursor is at `slot`. The runs at the slabs `free` have a free word.
+        let survey =
+            |slot: u32, free: &[u32]| ring.survey(group, &info, slot, |run| Some(free.contains(&run)));
+        let add = |slot: u32, first: u32, runs: u32| {
+            let mut survey = survey(slot, &[]);
+            let span = ring.add(group, &mut survey, &info, first, runs);
+            (span.slot(), span.first(&info), survey.runs, survey.used)
+        };
+        assert_eq!(add(0, 8, 2), (0, 8, 2, 1));
+        assert_eq!(add(0, 100, 7), (1, 100, 9, 3));
+        assert_eq!(add(0, 200, 36), (0, 200, 45, 1));
+        assert_eq!((survey(0, &[]).runs, ring.after(&info, 0).first(&info)), (36, 200));
+        for i in 1..SLOTS {
+            assert_eq!(add(0, 1000 * i, 1), (i, 1000 * i, 36 + i, u32::MAX >> (31 - i)));
+        }
+        assert_eq!(add(5, 7, 1).0, 6);
+        assert_eq!(add(SLOTS - 1, 8, 1).0, 0);
+        // The next span with a free word, after the cursor's one.
+        let next = |slot: u32, free: &[u32]| survey(slot, free).free.map(|span| span.slot());
+        assert_eq!([next(5, &[5000]), next(5, &[4000, 31_000]), next(9, &[4000])], [None, Some(31), Some(4)]);
+        assert_eq!([next(31, &[8]), next(31, &[1000, 2000])], [Some(0), Some(1)]);
+        // Without those that are gone.
+        let gone = ring.survey(group, &info, 0, |run| (run != 5000).then_some(true));
+        assert_eq!((gone.used, gone.free.unwrap().slot()), (!(1 << 5), 1));
+    }
 }

@@ -117,7 +117,10 @@ mod tests {
                         assert_eq!(removed, model.remove(&i));
                     }
                     1 => {
-                        if !set.insert_beside(i) {
+                        let is_beside = set.insert_beside(i);
+                        let first = i / WORD_BITS * WORD_BITS;
+                        assert_eq!(is_beside, model.range(first..first + WORD_BITS).next().is_some());
+                        if !is_beside {
                             set.insert(i);
                         }
                         model.insert(i);
@@ -133,6 +136,27 @@ mod tests {
                 assert_eq!(set.contains(i), model.contains(&i));
                 assert_eq!(set.unraised(), None);
             }
+        }
+    }
+
+    #[test]
+    fn a_search_lowers_the_bits_of_words_that_are_zero() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let above = || words[128].load_relaxed();
+        [77, 79, 1111].into_iter().for_each(|i| set.insert(i));
+        set.remove_bits(2, 1 << 15);
+        // A word that is not zero, or has no word above, stays as it is.
+        assert_eq!((set.settle(2, &moves), set.settle(128, &moves), above()), (0, 0, 1 << 2));
+        set.remove_bits(2, 1 << 13);
+        assert_eq!((set.settle(2, &moves), set.settle(2, &moves), above()), (1, 0, 0));
+        assert_eq!(words[129].load_relaxed(), 1 << 2);
+        set.remove_bits(34, 1 << 23);
+        // Each search lowers one level, unless it starts in the word.
+        for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
+            assert_eq!(set.next(0, 1 << 12, &moves, &mut moves.search()), None);
+            assert_eq!((words[129].load_relaxed(), words[132].load_relaxed()), above);
         }
     }
 

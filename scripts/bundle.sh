@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds bundle/ for a GPU machine: the program (with embedded kernels), a user's program that uses
 # the packaged crates, the program with delays, the PTX of the kernels for inspection, the tests
-# that need a GPU, and the suite that runs them. The GPU machine needs only an NVIDIA driver.
+# that need a GPU, and the suite that runs them. The GPU machine needs an NVIDIA driver and xz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh

@@ -67,15 +67,17 @@ bench_heap() {
     expect '0|1' "bench-heap-$1" 600 "$program" bench --figure "heap $1" --json "bench-heap-$1.json"
 }
 
-# stress_many NAME PROGRAM ARGUMENTS...: 100 short stress runs on the GPU, eight at a time, of which
-# none may find an error. Each has a different seed.
+# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs on the GPU, of which none may find an error,
+# in four parts. Eight run at a time, so their rates cannot be compared. Each has its own seed.
 stress_many() {
-    local name=stress-$1 program=$2
+    local name=stress-$1 program=$2 part
     shift 2
-    seq 100 >"$out/seeds"
-    expect 0 "$name" 600 xargs --arg-file="$out/seeds" -P 8 -I SEED \
-        "$program" stress --backend cuda --rounds 2 --seed SEED "$@"
-    rm "$out/seeds"
+    for part in 1 2 3 4; do
+        seq "${part}01" "${part}25" >seeds
+        expect 0 "$name-$part" 600 xargs --arg-file=seeds -P 8 -I SEED \
+            "$program" stress --backend cuda --rounds 12 --seed SEED "$@"
+    done
+    rm seeds
 }
 
 # sanitize TOOL ARGUMENTS...: a stress run under TOOL that must find no error. TOOL replaces the
@@ -95,6 +97,7 @@ stress default
 full=(--allocator heap --threads 2^20 --size 16-512 --streams 2 --pool 3737124864)
 stress full "${full[@]}" --rounds 12
 stress_many full-100 "$program" "${full[@]}"
+# Of the same commit as the program.
 [ -e "$bundle/warpheap-delays" ] || xz --decompress --keep "$bundle/warpheap-delays.xz"
 stress_many full-100-delays "$bundle/warpheap-delays" "${full[@]}" --delays heap
 # The kernels for GPUs older than sm_80: without the warp reduction instruction.

@@ -23,9 +23,10 @@ const RUN_PART: u32 = 192;
 /// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
 /// class.
 const LANE_BLOCKS: (u32, u32) = (72, 352);
-/// The part of a shard's partition that the first span may be, and a later one for a part of a
-/// warp.
-const PARTS: (u32, u32) = (16, 8);
+/// The first span is at most this part of a shard's partition.
+const FIRST_PART: u32 = 16;
+/// A later span for a part of a warp is at most this part of a shard's partition.
+const LATER_PART: u32 = 8;
 /// A later span is at least this part of all spans of the cursor.
 const GROWTH: u32 = 4;
 
@@ -80,7 +81,7 @@ impl ClassInfo {
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            span_runs: [lesser(runs / PARTS.0, most), lesser(runs, most), lesser(runs / PARTS.1, most)],
+            span_runs: [lesser(runs / FIRST_PART, most), lesser(runs, most), lesser(runs / LATER_PART, most)],
             unused: 0,
         }
     }

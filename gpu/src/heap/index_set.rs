@@ -86,17 +86,18 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts the index of a run into a word that has others, after RELEASE. Returns whether it did.
-    /// The levels above stay as they are, so this is no move.
-    pub fn insert_beside(&self, i: u32) -> bool {
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
+    /// they are, so this is no move. The caller must have acquired, by a read-modify-write of what
+    /// the index stands for, every earlier removal of the index.
+    pub fn insert_beside_relaxed(&self, i: u32) -> bool {
         let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
         (0..BESIDE).any(|_| {
             // Relaxed: the compare-and-swap decides.
             let seen = word.load_relaxed();
             INSERT_BESIDE.delay();
-            // Relaxed: a thread that removes the index looks at the bits of the run behind a fence.
-            // If it does not see those that the caller set, then RELEASE acquired the removal, and
-            // the removal was earlier than this.
+            // Relaxed: a thread that removes the index then reads the bits of the run by
+            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or RELEASE
+            // acquired its removal, so that this insertion comes after it.
             seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
         })
     }

@@ -42,8 +42,6 @@ pub(super) const STORE_SPAN: Site = Site::new("heap/store-span");
 pub(super) const STORE_ENTRY: Site = Site::new("heap/store-entry");
 /// The first addition to the count of a new run.
 pub(super) const BEGIN_COUNT: Site = Site::new("heap/begin-count");
-/// The bits of freed blocks, after the fence.
-pub(super) const SET_BITS: Site = Site::new("heap/set-bits");
 /// The claim of a word of a run that is retired.
 pub(super) const RETIRE: Site = Site::new("heap/retire");
 /// The store of a free entry of a retired run.
@@ -74,12 +72,11 @@ pub const SITES: [&str; 16] = [
 ];
 
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 9] = [
+pub const POINTS: [&str; 8] = [
     "heap/insert-beside",
     "heap/store-span",
     "heap/store-entry",
     "heap/begin-count",
-    "heap/set-bits",
     "heap/retire",
     "heap/free-entry",
     "heap/store-large",

@@ -38,7 +38,7 @@ use super::layout::HeapLayout;
 use super::moves::Moves;
 use super::overview::Overview;
 use super::parts::Parts;
-use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
+use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, STORE_ENTRY};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -168,7 +168,6 @@ impl Runs<'_> {
     /// Sets the bits. Returns the word before.
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
-        SET_BITS.delay();
         // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3). Acquire;
         // pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list or the idle set,
         // the set without it before the look of `count_release`.
@@ -214,6 +213,7 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn put_back(&self, w: u32, bits: u32, old: u32) {
         let slab = w / self.layout.words_per_slab();
+        // Relaxed: the claim acquired the entry (I2, I3).
         let entry = Entry(self.entry(slab).load_relaxed());
         let Some(class) = entry.class() else { return };
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
@@ -290,7 +290,7 @@ impl Runs<'_> {
 /// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
 #[inline(never)]
 fn insert(set: IndexSet, index: u32, moves: &Moves) {
-    if !set.insert_beside(index) {
+    if !set.insert_beside_relaxed(index) {
         moves.during(|| set.insert(index));
     }
 }

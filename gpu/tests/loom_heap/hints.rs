@@ -90,12 +90,12 @@ fn lower_beside_a_search(lower: fn(&Shared)) {
     assert!(!found.is_proof(), "{FAILED}");
 }
 
-/// By a search for a block of that class.
+/// Another thread's search for a block of the run's class clears the bit.
 pub const LOWERED_ABOVE_A_SEARCH: Model = model(2, || {
     lower_beside_a_search(|heap| _ = heap.search(QUARTER));
 });
 
-/// After a look at the word.
+/// `settle` clears the bit.
 pub const SETTLED_BESIDE_A_SEARCH: Model = model(3, || {
     lower_beside_a_search(|heap| heap.settle_idle(HALF));
 });

@@ -66,7 +66,7 @@ impl Heap {
         let before = [
             fill(offsets.free, offsets.end, 0)?,
             fill(offsets.entries, offsets.free, 0xff)?,
-            // With the gaps between parts, which a snapshot copies, too.
+            // Includes the gaps between parts: a snapshot copies them.
             fill(offsets.handle, offsets.cursors, 0)?,
             write(offsets.handle, ((&raw const self.handle).cast(), size_of::<heap::Heap>()))?,
             write(offsets.classes, bytes_of(&upload.classes))?,

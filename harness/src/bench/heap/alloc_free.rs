@@ -23,7 +23,7 @@ const MIXED: Sizes = Sizes { min: 16, max: 8192 };
 const MIXED_ALLOCS: [(Sizes, u32, f64); 3] =
     [(MIXED, THREADS, 8.0), (MIXED, 1 << 17, 3.5), (Sizes { min: 16, max: 512 }, THREADS, 4.0)];
 
-/// Kernels before the timed rounds until a heap has grown its rings to what mixed sizes need.
+/// Untimed kernels in which a heap grows its rings to what mixed sizes need.
 const SETTLING: u32 = 200;
 
 /// Maximum ratio to the floor: of a free in order, and of a free in permuted order.
@@ -96,7 +96,7 @@ fn room_for(threads: u32, sizes: Sizes) -> u64 {
 }
 
 impl Bench {
-    /// After `before` kernels that allocate the same.
+    /// Times allocations, after `before` untimed rounds of the same.
     fn heap_alloc(
         &self,
         name: &str,

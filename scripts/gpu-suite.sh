@@ -67,8 +67,8 @@ bench_heap() {
     expect '0|1' "bench-heap-$1" 600 "$program" bench --figure "heap $1" --json "bench-heap-$1.json"
 }
 
-# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs on the GPU, of which none may find an error,
-# in four parts. Eight run at a time, so their rates cannot be compared. Each has its own seed.
+# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs on the GPU that must find no error, in four
+# parts. Eight run at a time, so their rates cannot be compared. Each has its own seed.
 stress_many() {
     local name=stress-$1 program=$2 part
     shift 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds bundle/ for a GPU machine: the program (with embedded kernels), a user's program that uses
-# the packaged crates, the PTX of the kernels for inspection, the tests that need a GPU, and the
-# suite that runs them. The GPU machine needs only an NVIDIA driver.
+# the packaged crates, the program with delays, the PTX of the kernels for inspection, the tests
+# that need a GPU, and the suite that runs them. The GPU machine needs an NVIDIA driver and xz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -16,6 +16,10 @@ cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bu
 cargo build --release --locked --features cli
 # Keep function names for backtraces.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
+# The program with delays, for stress. Compressed, because it is as large as the other one.
+cargo build --release --locked --features cli,delays --target-dir "${CARGO_TARGET_DIR:-target}/delays"
+strip -o bundle/warpheap-delays "${CARGO_TARGET_DIR:-target}/delays/release/warpheap"
+xz -2 bundle/warpheap-delays
 # The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"

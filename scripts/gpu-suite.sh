@@ -67,6 +67,19 @@ bench_heap() {
     expect '0|1' "bench-heap-$1" 600 "$program" bench --figure "heap $1" --json "bench-heap-$1.json"
 }
 
+# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs on the GPU that must find no error, in four
+# parts. Eight run at a time, so their rates cannot be compared. Each has its own seed.
+stress_many() {
+    local name=stress-$1 program=$2 part
+    shift 2
+    for part in 1 2 3 4; do
+        seq "${part}01" "${part}25" >seeds
+        expect 0 "$name-$part" 600 xargs --arg-file=seeds -P 8 -I SEED \
+            "$program" stress --backend cuda --rounds 12 --seed SEED "$@"
+    done
+    rm seeds
+}
+
 # sanitize TOOL ARGUMENTS...: a stress run under TOOL that must find no error. TOOL replaces the
 # exit status only if it finds an error itself.
 sanitize() {
@@ -79,9 +92,14 @@ sanitize() {
 expect 0 doctor 30 "$program" doctor
 
 stress default
-# Mixed sizes in a heap that is full at times. A fault occurred once in about 40 of these runs, so
-# each run has a different seed.
-stress full --allocator heap --threads 2^20 --size 16-512 --streams 2 --pool 3737124864 --rounds 12
+# Mixed sizes in a heap that is full at times. A fault occurred once in about 40 of these runs with
+# an earlier heap, so there are many.
+full=(--allocator heap --threads 2^20 --size 16-512 --streams 2 --pool 3737124864)
+stress full "${full[@]}" --rounds 12
+stress_many full-100 "$program" "${full[@]}"
+# Of the same commit as the program.
+[ -e "$bundle/warpheap-delays" ] || xz --decompress --keep "$bundle/warpheap-delays.xz"
+stress_many full-100-delays "$bundle/warpheap-delays" "${full[@]}" --delays heap
 # The kernels for GPUs older than sm_80: without the warp reduction instruction.
 stress sm_70 --kernels sm_70 --rounds 8
 for size in 16 64 4096; do
@@ -131,13 +149,15 @@ done
 expect 2 bad-argument 30 "$program" stress --no-such-option
 
 but=
-if [[ memcheck != $pattern && synccheck != $pattern ]]; then
+if [[ memcheck != $pattern && synccheck != $pattern && racecheck != $pattern && initcheck != $pattern ]]; then
     :
 elif command -v compute-sanitizer >/dev/null; then
     sanitize memcheck --threads 16384 --rounds 2
     sanitize synccheck --threads 4096 --rounds 1
+    sanitize racecheck --threads 4096 --rounds 1
+    sanitize initcheck --threads 16384 --rounds 2
 else
-    but="; WITHOUT memcheck and synccheck: there is no compute-sanitizer on the PATH"
+    but="; WITHOUT memcheck, synccheck, racecheck and initcheck: there is no compute-sanitizer on the PATH"
 fi
 
 expect 0 bench 600 "$program" bench --json bench.json

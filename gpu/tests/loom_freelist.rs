@@ -9,7 +9,7 @@ mod loom_support;
 mod list;
 
 use list::List;
-use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, both, both_at, every_site_is_needed, model, with};
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
@@ -66,9 +66,7 @@ impl Pool {
 const BLOCK_CHANGES_OWNER: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(1, 0);
     let first = pool.alloc().unwrap();
-    let second = with(&pool, 1, Pool::alloc);
-    pool.free(first);
-    let second = second.join().unwrap();
+    let (second, ()) = both_at([1, 0], &pool, Pool::alloc, move |pool| pool.free(first));
     pool.check(second.is_some().into());
 });
 
@@ -80,9 +78,7 @@ const ROOM_FOR_ALL: Model = model(PREEMPTIONS, || {
         let block = pool.alloc().expect("there is a block for each");
         pool.free(block);
     };
-    let other = with(&pool, 0, work);
-    work(&pool);
-    other.join().unwrap();
+    both(&pool, work, work);
     pool.check(0);
 });
 
@@ -99,11 +95,10 @@ const EXHAUSTED: Model = model(PREEMPTIONS, || {
 });
 
 /// Like [`EXHAUSTED`], with all three threads concurrent, over two regions.
-const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
+const EXHAUSTED_REGIONS: Model = model(4, || {
     let pool = Pool::new(33, 31);
-    let others = [0, 1].map(|lane| with(&pool, lane, Pool::alloc));
-    let mut served: Vec<_> = pool.alloc().into_iter().collect();
-    served.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
+    let threads = [0, 1, 0].map(|lane| with(&pool, lane, Pool::alloc));
+    let served: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
     assert_eq!(served.len(), 2);
     assert_ne!(served[0], served[1]);
     pool.check(33);
@@ -111,19 +106,20 @@ const EXHAUSTED_REGIONS: Model = model(PREEMPTIONS, || {
 
 /// One thread repeatedly allocates and frees the only block. If its allocation fails although the
 /// other thread never gets the block, the failure was wrong.
-const FAILURE_DURING_CHURN: Model = model(PREEMPTIONS, || {
+const FAILURE_DURING_CHURN: Model = model(5, || {
     let pool = Pool::new(1, 0);
-    let other = with(&pool, 0, Pool::alloc);
-    let mut failed = 0;
-    let mut held = None;
-    for _ in 0..3 {
-        if let Some(block) = held.take() {
-            pool.free(block);
+    let churn = |pool: &Pool| {
+        let (mut failed, mut held) = (0, None);
+        for _ in 0..3 {
+            if let Some(block) = held.take() {
+                pool.free(block);
+            }
+            held = pool.alloc();
+            failed += u32::from(held.is_none());
         }
-        held = pool.alloc();
-        failed += u32::from(held.is_none());
-    }
-    let second = other.join().unwrap();
+        (failed, held)
+    };
+    let (second, (failed, held)) = both(&pool, Pool::alloc, churn);
     assert!(second.is_some() || failed == 0, "the block was free, and no other thread ever had it");
     pool.check((second.is_some() || held.is_some()).into());
 });
@@ -133,10 +129,11 @@ const FAILURE_DURING_CHURN: Model = model(PREEMPTIONS, || {
 /// use its result.
 const FREE_IN_OTHER_REGION: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(33, 33);
-    let other = with(&pool, 0, Pool::alloc);
-    pool.free(BlockIndex(32));
-    let first = pool.alloc();
-    let second = other.join().unwrap();
+    let free_and_alloc = |pool: &Pool| {
+        pool.free(BlockIndex(32));
+        pool.alloc()
+    };
+    let (second, first) = both(&pool, Pool::alloc, free_and_alloc);
     assert!(first.is_some() != second.is_some(), "exactly one of two allocations must succeed");
     pool.check(33);
 });
@@ -146,9 +143,7 @@ const FREED_TWICE: Model = model(PREEMPTIONS, || {
     let pool = Pool::new(2, 1);
     // SAFETY: no thread uses the block.
     let free = |pool: &Pool| unsafe { pool.handle.free_index(BlockIndex(0)) };
-    let other = with(&pool, 1, free);
-    free(&pool);
-    other.join().unwrap();
+    both_at([1, 0], &pool, free, free);
     let faults: Vec<_> = pool.faults.faults().map(|fault| (fault.kind, fault.detail)).collect();
     assert_eq!(faults, [(FaultKind::DoubleFree, 0)]);
     pool.list.check(0);
@@ -174,5 +169,5 @@ fn every_weakened_ordering_is_noticed() {
         ("freelist/arrive", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
         ("freelist/begin-scan", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
     ];
-    every_site_is_needed(&SITES, &noticed_by);
+    every_site_is_needed(&SITES, &[], &noticed_by);
 }

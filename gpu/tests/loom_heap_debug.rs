@@ -5,10 +5,14 @@
 #[macro_use]
 mod loom_support;
 
-use loom_support::{Model, PREEMPTIONS, Values, every_site_is_needed, model, with};
+use loom_support::{Model, PREEMPTIONS, Values, both, every_site_is_needed, model};
 use std::sync::Arc;
 use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
 use warpheap_device::sync::AtomicU64;
+
+/// The report of two holders that access a block without an order.
+const UNORDERED: &str = "Concurrent write accesses";
+const OVERLOOKED: &str = "neither in quarantine nor on its way, and not the heap's";
 
 /// A ring, a plain value per block that only the block's holder may access, and the set of blocks
 /// that the heap got back.
@@ -56,8 +60,7 @@ impl Quarantine {
     /// empty.
     fn failed(&self, block: u64) {
         if !self.ring.empty(|out| self.leave(out)) {
-            let back = self.back[block as usize].load_relaxed();
-            assert_eq!(back, 1, "neither in quarantine nor on its way, and not the heap's");
+            assert_eq!(self.back[block as usize].load_relaxed(), 1, "{OVERLOOKED}");
         }
     }
 
@@ -70,9 +73,7 @@ impl Quarantine {
 /// writes.
 const DISPLACED: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
-    let other = with(&quarantine, 1, |quarantine| quarantine.free(1));
-    quarantine.free(2);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.free(1), |quarantine| quarantine.free(2));
     assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
 });
 
@@ -81,9 +82,7 @@ const DISPLACED: Model = model(PREEMPTIONS, || {
 const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(2, 1);
     quarantine.free(1);
-    let other = with(&quarantine, 1, |quarantine| quarantine.failed(1));
-    quarantine.failed(1);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.failed(1), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
 });
 
@@ -91,9 +90,7 @@ const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
 const EMPTIED_BESIDE_A_FREE: Model = model(PREEMPTIONS, || {
     let quarantine = Quarantine::new(1, 2);
     quarantine.free(1);
-    let other = with(&quarantine, 1, |quarantine| quarantine.free(2));
-    quarantine.failed(1);
-    other.join().unwrap();
+    both(&quarantine, |quarantine| quarantine.free(2), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
 });
 
@@ -106,9 +103,12 @@ holds! {
 #[test]
 fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
-        ("heap/quarantine", DISPLACED, "Concurrent write accesses"),
-        ("heap/left", EMPTIED_BY_TWO, "not the heap's"),
+        ("heap/quarantine:acquire", DISPLACED, UNORDERED),
+        ("heap/quarantine:release", DISPLACED, UNORDERED),
+        ("heap/quarantine:release", EMPTIED_BY_TWO, OVERLOOKED),
+        ("heap/see-quarantine", EMPTIED_BY_TWO, OVERLOOKED),
+        ("heap/left", EMPTIED_BY_TWO, OVERLOOKED),
+        ("heap/see-left", EMPTIED_BY_TWO, OVERLOOKED),
     ];
-    every_site_is_needed(&DEBUG_SITES, &noticed_by);
-    EMPTIED_BY_TWO.notices("heap/quarantine", "");
+    every_site_is_needed(&DEBUG_SITES, &["heap/quarantine"], &noticed_by);
 }

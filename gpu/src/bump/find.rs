@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 use crate::thread;
 
 /// Maximum repetitions of the full search while other threads are changing what it reads.
-const SEARCHES: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 4 };
+const SEARCHES: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 6 };
 
 impl Bump {
     /// Allocates `granules` for each lane of the group from the root, the leases and the tails.

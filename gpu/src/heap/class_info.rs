@@ -1,9 +1,11 @@
 //! The layout of the blocks of one class in runs of slabs, and the runs of a span; the same
 //! arithmetic on host and device.
 
+use super::PART_SHARDS;
 use super::bits::words;
 use super::class::{SizeClass, divided, reciprocal};
 use crate::kernel::DeviceData;
+use crate::units::WARP_SIZE;
 
 /// A span has fewer blocks.
 pub(super) const MAX_BLOCKS: u32 = 1 << 26;
@@ -21,8 +23,10 @@ const RUN_PART: u32 = 192;
 /// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
 /// class.
 const LANE_BLOCKS: (u32, u32) = (72, 352);
-/// The part of a shard's partition that the first span may be.
+/// The first span is at most this part of a shard's partition.
 const FIRST_PART: u32 = 16;
+/// A later span for a part of a warp is at most this part of a shard's partition.
+const LATER_PART: u32 = 8;
 /// A later span is at least this part of all spans of the cursor.
 const GROWTH: u32 = 4;
 
@@ -38,10 +42,11 @@ pub struct ClassInfo {
     pub(super) blocks_reciprocal: u32,
     /// Slabs in a run.
     pub slabs: u32,
-    /// The most runs of the first span of a cursor, and of a later one.
-    span_runs: [u32; 2],
+    /// The most runs of the first span of a cursor, of a later one, and of a later one for a part of
+    /// a warp.
+    span_runs: [u32; 3],
     /// In place of padding, whose bytes would not be initialised.
-    unused: [u32; 2],
+    unused: u32,
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
@@ -76,18 +81,24 @@ impl ClassInfo {
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            span_runs: [clamped(runs / FIRST_PART), clamped(if runs < most { runs } else { most })],
-            unused: [0; 2],
+            span_runs: [lesser(runs / FIRST_PART, most), lesser(runs, most), lesser(runs / LATER_PART, most)],
+            unused: 0,
         }
     }
 
     /// Runs of the next span of a cursor for a group of `lanes` lanes, if its ring has `ring` runs.
+    /// A part of a warp shares its cursor with those of [`PART_SHARDS`] SMs, so it gets as much for
+    /// each lane as they need together, but at most as much as a warp.
     pub(super) const fn span_runs(&self, ring: u32, lanes: u32) -> u32 {
-        let (blocks, most) =
-            if ring == 0 { (LANE_BLOCKS.0, self.span_runs[0]) } else { (LANE_BLOCKS.1, self.span_runs[1]) };
-        let wanted = clamped(divided(lanes * blocks, self.blocks_reciprocal) + 1);
+        let is_part = lanes < WARP_SIZE;
+        let lanes = lesser(lanes * PART_SHARDS, WARP_SIZE);
+        let (blocks, most) = match ring {
+            0 => (LANE_BLOCKS.0, self.span_runs[0]),
+            _ => (LANE_BLOCKS.1, self.span_runs[1 + is_part as usize]),
+        };
+        let wanted = divided(lanes * blocks, self.blocks_reciprocal) + 1;
         let wanted = if wanted < ring / GROWTH { ring / GROWTH } else { wanted };
-        if wanted < most { wanted } else { most }
+        clamped(lesser(wanted, most))
     }
 
     /// Words of the bitmap that its blocks have bits in.
@@ -103,6 +114,10 @@ pub(super) const fn largest_run(partition: u32) -> u32 {
     if part == 0 { 1 } else { 1 << part.ilog2() }
 }
 
+const fn lesser(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}
+
 /// `n`, but at least 1 and at most the runs of a span.
 const fn clamped(n: u32) -> u32 {
     if n == 0 {
@@ -116,6 +131,7 @@ const fn clamped(n: u32) -> u32 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::layout::HeapLayout;
     use super::*;
 
     #[test]
@@ -125,15 +141,26 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_what_the_lanes_ask_for_within_its_limits() {
-        let info = ClassInfo { span_runs: [20, 100], ..ClassInfo::new(SizeClass(0), 1 << 16, 1 << 20) };
-        let runs = |ring: u32, lanes: u32| info.span_runs(ring, lanes);
+    fn a_part_of_a_warp_gets_what_several_multiprocessors_need() {
+        let layout = HeapLayout::new(8 << 30, 132).unwrap();
+        let info = layout.class(SizeClass::of(64));
+        assert_eq!((info.blocks, info.slabs), (1024, 1));
+        assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [1, 2, 3, 3, 3]);
+        assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [2, 10, 12, 12, 12]);
+        // At most a sixteenth of the partition, then an eighth for parts of warps.
+        let info = layout.class(SizeClass::of(8192));
+        assert_eq!((layout.slabs / layout.shards, info.blocks, info.slabs), (992, 32, 4));
+        assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [10, 15, 15, 15]);
+        assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [31, 31, 31, 248]);
+    }
+
+    #[test]
+    fn a_span_is_at_least_a_quarter_of_the_ring_within_its_limits() {
+        let new = ClassInfo::new(SizeClass(0), 1 << 16, 1 << 20);
+        let info = ClassInfo { span_runs: [20, 100, 50], ..new };
         assert_eq!(info.blocks, 4096);
-        // The first span: 72 blocks for each lane, at most 20 runs.
-        assert_eq!([1, 56, 57, 32 * 32, 1 << 12].map(|lanes| runs(0, lanes)), [1, 1, 2, 19, 20]);
-        // A later one: 352 for each, at least a quarter of the ring, and at most 100 runs.
-        assert_eq!([1, 11, 12, 1 << 11].map(|lanes| runs(1, lanes)), [1, 1, 2, 100]);
-        assert_eq!([7, 8, 12, 399, 400, 1000].map(|ring| runs(ring, 1)), [1, 2, 3, 99, 100, 100]);
+        assert_eq!([1, 12, 16, 399, 400, 1000].map(|ring| info.span_runs(ring, 32)), [3, 3, 4, 99, 100, 100]);
+        assert_eq!([1, 12, 16, 199, 1000].map(|ring| info.span_runs(ring, 31)), [3, 3, 4, 49, 50]);
         assert_eq!([0, 1, 254, 255, 256, u32::MAX].map(clamped), [1, 1, 254, 255, 255, 255]);
     }
 }

@@ -1,15 +1,15 @@
 //! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
 //!
 //! Cost of a warp that frees the blocks that it allocated, one after the other: a load of the
-//! slab's entry with a release fence; an acquire atomic on the bitmap; a load of the list of runs.
+//! slab's entry; an atomic on the bitmap that releases and acquires; a load of the list of runs.
 //! As the word becomes fully free, also a load of the idle set and an addition to the run's count,
 //! both at the same time as the load of the list. Otherwise: the same for each word of the bitmap.
 
+use super::Heap;
 use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::entry::Entry;
 use super::runs::Run;
-use super::{FREE, Heap};
 use crate::fault::{FaultCheck, SeenWords};
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
@@ -26,8 +26,8 @@ impl Heap {
     /// Frees memory. May be called from any thread, not only the one that allocated it. If no live
     /// block starts at the address, nothing is freed and a fault is recorded.
     ///
-    /// Cost per warp that frees the blocks that it allocated: a load and a release fence at once,
-    /// then an acquire atomic, then two loads at once. The head of `free.rs` has the other cases.
+    /// Cost per warp that frees the blocks that it allocated: a load, then an atomic that releases
+    /// and acquires, then two loads at once. The head of `free.rs` has the other cases.
     ///
     /// # Safety
     /// No thread uses the memory any more.
@@ -48,7 +48,7 @@ impl Heap {
     pub(super) unsafe fn free_plain(&self, block: NonNull<u8>) {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
-            // What all lanes wrote, before the fence of the lane that frees for them.
+            // What all lanes wrote, before the release of the lane that frees for them.
             warp.sync();
         }
         let address = block.as_ptr() as u64;
@@ -60,9 +60,6 @@ impl Heap {
         let slab = slab as u32;
         // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
         let entry = Entry(self.runs().entry(slab).load_relaxed());
-        // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3 of `runs`).
-        // Here, at the same time as the load.
-        FREE.fence_release();
         let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
         match self.place_of(entry, class, slab, offset) {
             Some(place) => self.release(group, place),
@@ -94,7 +91,7 @@ impl Heap {
         self.faults().record_words(check, address, 0, words, words);
     }
 
-    /// Frees a block per lane, behind the fence. `met`: the lanes that met before it. Only lanes
+    /// Frees a block per lane. `met`: the lanes that met at the beginning of the call. Only lanes
     /// that all did may leave their blocks to one of them: some of the lanes here may have come
     /// from another call.
     #[inline(always)]

@@ -15,7 +15,7 @@
 //! A bit of a word that is zero is harmless. [Searches](super::set_search) clear it. Lock-free.
 
 use super::bits::{WORD_BITS, WORD_LOG2, has};
-use super::{INSERT, LOWER, RAISE, REMOVE};
+use super::{INSERT, INSERT_BESIDE, LOWER, RAISE, REMOVE};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Attempts to insert an index into a word that has others.
@@ -86,15 +86,19 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay
-    /// as they are, so this is no move.
-    pub fn insert_beside(&self, i: u32) -> bool {
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
+    /// they are, so this is no move. The caller must have acquired, by a read-modify-write of what
+    /// the index stands for, every earlier removal of the index.
+    pub fn insert_beside_relaxed(&self, i: u32) -> bool {
         let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
         (0..BESIDE).any(|_| {
             // Relaxed: the compare-and-swap decides.
             let seen = word.load_relaxed();
-            // ordering: release; as in `insert_bits`.
-            seen != 0 && word.at(INSERT).cas_release(seen, seen | bit).is_ok()
+            INSERT_BESIDE.delay();
+            // Relaxed: a thread that removes the index then reads the bits of the run by
+            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or RELEASE
+            // acquired its removal, so that this insertion comes after it.
+            seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
         })
     }
 
@@ -110,7 +114,7 @@ impl IndexSet {
     /// Inserts the indices of a word of level 0.
     #[inline(never)]
     pub fn insert_bits(&self, w: u32, bits: u32) {
-        // ordering: release; pairs with REMOVE: what the inserting thread did before.
+        // ordering: release; pairs with REMOVE and CLAIM_SLABS: what the inserting thread did before.
         if self.word(w).at(INSERT).or_release(bits) == 0 {
             self.raise(0, w);
         }
@@ -120,8 +124,8 @@ impl IndexSet {
     /// levels above keep their bits until a search clears them.
     #[inline(always)]
     pub fn remove_bits(&self, w: u32, bits: u32) -> u32 {
-        // ordering: acquire; pairs with INSERT. Release; pairs with the fence of a search: a search
-        // that sees the bits cleared sees the move of the thread that cleared them.
+        // ordering: acquire; pairs with INSERT and LIST. Release; pairs with the fence of a search: a
+        // search that sees the bits cleared sees the move of the thread that cleared them.
         self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
     }
 

@@ -213,8 +213,9 @@ mod tests {
         for layout in layouts() {
             for class in (0..layout.classes).map(SizeClass) {
                 let info = layout.class(class);
-                let most =
-                    (0..=4 * MAX_RUNS).map(|runs| info.span_runs(runs, 32)).max().unwrap() * info.blocks;
+                let spans =
+                    (0..=4 * MAX_RUNS).flat_map(|runs| [1, 31, 32].map(|lanes| info.span_runs(runs, lanes)));
+                let most = spans.max().unwrap() * info.blocks;
                 for block in (0..most).step_by(1 + most as usize / 999).chain([most - 1]) {
                     assert_eq!(divided(block, info.blocks_reciprocal), block / info.blocks, "{info:?}");
                 }

@@ -4,19 +4,19 @@ use crate::sync::Site;
 
 /// The claim of bits of the bitmap.
 pub(super) const CLAIM: Site = Site::new("heap/claim");
-/// The fence before bits are set by a free.
-pub(super) const FREE: Site = Site::new("heap/free");
 /// The bits that a free sets.
 pub(super) const RELEASE: Site = Site::new("heap/release");
-/// The look at the blocks of a run that was removed from the idle set.
-pub(super) const LOOK_AGAIN: Site = Site::new("heap/look-again");
+/// The fence before a sweep looks at the blocks of a run that it removed from the idle set.
+pub(super) const SWEEP: Site = Site::new("heap/sweep");
+/// The fence before the blocks of a run that was removed from the idle set are taken.
+pub(super) const TAKE: Site = Site::new("heap/take");
 /// The fence between the entries of a run and its bits.
 pub(super) const PUBLISH: Site = Site::new("heap/publish");
 /// The fence between the bits of a run and its hints.
 pub(super) const LIST: Site = Site::new("heap/list");
 /// The look at the bits of a run that was unlisted.
 pub(super) const UNLIST: Site = Site::new("heap/unlist");
-/// The insertion into a set.
+/// The insertion into a word of a set.
 pub(super) const INSERT: Site = Site::new("heap/insert");
 /// The removal from a set.
 pub(super) const REMOVE: Site = Site::new("heap/remove");
@@ -34,14 +34,14 @@ pub(super) const SEARCH: Site = Site::new("heap/search");
 pub(super) const SEARCH_END: Site = Site::new("heap/search-end");
 /// The fence after a search for the slabs of a large allocation.
 pub(super) const LARGE_END: Site = Site::new("heap/large-end");
+/// The insertion into a word of a set that has other indices, after the look at it.
+pub(super) const INSERT_BESIDE: Site = Site::new("heap/insert-beside");
 /// The store of a span in a cursor.
 pub(super) const STORE_SPAN: Site = Site::new("heap/store-span");
 /// The store of the entry of a slab of a new run.
 pub(super) const STORE_ENTRY: Site = Site::new("heap/store-entry");
 /// The first addition to the count of a new run.
 pub(super) const BEGIN_COUNT: Site = Site::new("heap/begin-count");
-/// The bits of freed blocks, after the fence.
-pub(super) const SET_BITS: Site = Site::new("heap/set-bits");
 /// The claim of a word of a run that is retired.
 pub(super) const RETIRE: Site = Site::new("heap/retire");
 /// The store of a free entry of a retired run.
@@ -54,9 +54,9 @@ pub(super) const FREE_LARGE: Site = Site::new("heap/free-large");
 /// Every named ordering of this structure, for checkers.
 pub const SITES: [&str; 16] = [
     "heap/claim",
-    "heap/free",
     "heap/release",
-    "heap/look-again",
+    "heap/sweep",
+    "heap/take",
     "heap/publish",
     "heap/list",
     "heap/unlist",
@@ -73,10 +73,10 @@ pub const SITES: [&str; 16] = [
 
 /// The other points at which a stress test can delay a thread.
 pub const POINTS: [&str; 8] = [
+    "heap/insert-beside",
     "heap/store-span",
     "heap/store-entry",
     "heap/begin-count",
-    "heap/set-bits",
     "heap/retire",
     "heap/free-entry",
     "heap/store-large",

@@ -18,7 +18,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::entry::Entry;
 use super::runs::Runs;
-use super::{FREE_ENTRY, LOOK_AGAIN, RETIRE, UNLIST};
+use super::{FREE_ENTRY, RETIRE, SWEEP, TAKE, UNLIST};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::array::from_fn;
 use core::ops::BitOr;
@@ -113,8 +113,8 @@ impl Runs<'_> {
     fn remove_idle(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
-        // ordering: as in `retire` (I6).
-        LOOK_AGAIN.fence_release();
+        // ordering: release; pairs with RELEASE, as in `retire` (I6).
+        SWEEP.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
             free |= u32::from(self.is_free(first + bit, class, info)) << bit;
@@ -145,7 +145,7 @@ impl Runs<'_> {
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
         // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the
         // looks below sees the idle set without the run, and inserts it (I6).
-        LOOK_AGAIN.fence_release();
+        TAKE.fence_release();
         while rest != 0 {
             let bit = rest & rest.wrapping_neg();
             let run = first + bit.trailing_zeros();

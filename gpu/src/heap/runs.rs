@@ -38,7 +38,7 @@ use super::layout::HeapLayout;
 use super::moves::Moves;
 use super::overview::Overview;
 use super::parts::Parts;
-use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, SET_BITS, STORE_ENTRY};
+use super::{BEGIN_COUNT, CLAIM, LIST, PUBLISH, RELEASE, STORE_ENTRY};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// All runs of a heap.
@@ -144,7 +144,7 @@ impl Runs<'_> {
     /// Clears bits of a word and returns the word as it was.
     #[inline(always)]
     pub fn claim(&self, w: u32, bits: u32) -> u32 {
-        // ordering: acquire; pairs with FREE and PUBLISH: the last owner's writes and the run's
+        // ordering: acquire; pairs with RELEASE and PUBLISH: the last owner's writes and the run's
         // entries before the claim (I3).
         self.bits(w).at(CLAIM).and_acquire(!bits)
     }
@@ -158,7 +158,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Sets bits of word `w` of a run. A release fence is before it. The caller owns the blocks.
+    /// Sets bits of word `w` of a run. The caller owns the blocks.
     #[inline(always)]
     pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
         let old = self.set_bits(run, w, bits);
@@ -168,11 +168,10 @@ impl Runs<'_> {
     /// Sets the bits. Returns the word before.
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
-        SET_BITS.delay();
-        // ordering: acquire; pairs with UNLIST and LOOK_AGAIN: if the run was removed from the list
-        // or the idle set, the set without it before the look of `count_release`. The fence before
-        // it releases.
-        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acquire(bits)
+        // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3). Acquire;
+        // pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list or the idle set,
+        // the set without it before the look of `count_release`.
+        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acq_rel(bits)
     }
 
     /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
@@ -214,14 +213,13 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn put_back(&self, w: u32, bits: u32, old: u32) {
         let slab = w / self.layout.words_per_slab();
+        // Relaxed: the claim acquired the entry (I2, I3).
         let entry = Entry(self.entry(slab).load_relaxed());
         let Some(class) = entry.class() else { return };
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
         let run = Run { first: slab - entry.place(), class, blocks };
         let w = w - self.first_word(run.first);
         self.count_claim(run.first, old, full_word(blocks, w));
-        // Without a release: each change of the word since the free that set these bits was a
-        // read-modify-write, so the next claim acquires that free (I3).
         let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {
@@ -292,7 +290,7 @@ impl Runs<'_> {
 /// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
 #[inline(never)]
 fn insert(set: IndexSet, index: u32, moves: &Moves) {
-    if !set.insert_beside(index) {
+    if !set.insert_beside_relaxed(index) {
         moves.during(|| set.insert(index));
     }
 }

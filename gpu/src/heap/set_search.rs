@@ -117,7 +117,7 @@ mod tests {
                         assert_eq!(removed, model.remove(&i));
                     }
                     1 => {
-                        let is_beside = set.insert_beside(i);
+                        let is_beside = set.insert_beside_relaxed(i);
                         let first = i / WORD_BITS * WORD_BITS;
                         assert_eq!(is_beside, model.range(first..first + WORD_BITS).next().is_some());
                         if !is_beside {

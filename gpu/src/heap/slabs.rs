@@ -137,7 +137,8 @@ impl FreeSlabs<'_> {
     /// `unit`; none if the word has changed.
     fn claim_in(&self, w: u32, word: u32, bit: u32, unit: u32, len: u32) -> Slabs {
         let len = len / unit * unit;
-        // ordering: as `IndexSet::remove_bits`. All or none, so no slab is hidden from others.
+        // ordering: acquire; pairs with INSERT (I2). Release; pairs with the fence of a search, as
+        // REMOVE does. All or none, so no slab is hidden from others.
         match self.set.word(w).at(CLAIM_SLABS).cas_acq_rel(word, word & !(low_bits(len) << bit)) {
             Ok(_) => Slabs { first: w * WORD_BITS + bit, len },
             Err(_) => Slabs::NONE,

@@ -4,6 +4,7 @@
 //! the cursor, and explores too many programs.
 
 use super::Heap;
+use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::search::Found;
 use crate::lanes::Group;
@@ -71,6 +72,12 @@ impl Heap {
     /// Makes the slabs of all fully free runs free.
     pub fn retire_all(&self) {
         self.retire_idle(0, self.layout.slabs);
+    }
+
+    /// Clears the bit above the word of idle runs of a class, as a group does that found none there.
+    pub fn settle_idle(&self, class: SizeClass) {
+        let index = self.layout.run_index(class, 0);
+        self.runs().idle().settle(index / WORD_BITS, self.overview().common());
     }
 
     /// Claims one slab. Returns whether there was one.

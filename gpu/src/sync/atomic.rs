@@ -48,7 +48,17 @@ macro_rules! rmw {
     (at $int:ty, $($relaxed:ident $acquire:ident $release:ident $acq_rel:ident: $doc:literal;)+) => {$(
         rmw! { @at $int, $relaxed $acquire $doc "Returns the old value. Acquire." }
         rmw! { @at $int, $relaxed $release $doc "Returns the old value. Release." }
-        rmw! { @at $int, $relaxed $acq_rel $doc "Returns the old value. Acquire and release." }
+        #[doc = $doc]
+        /// Returns the old value. Acquire and release.
+        #[inline(always)]
+        pub fn $acq_rel(self, v: $int) -> $int {
+            match self.site.weakened_halves() {
+                (false, false) => self.word.$acq_rel(v),
+                (true, false) => self.word.$release(v),
+                (false, true) => self.word.$acquire(v),
+                (true, true) => self.word.$relaxed(v),
+            }
+        }
     )+};
     (@at $int:ty, $relaxed:ident $ordered:ident $doc:literal $order:literal) => {
         #[doc = $doc]
@@ -62,22 +72,42 @@ macro_rules! rmw {
 
 /// A compare-and-swap in its three ordered forms.
 macro_rules! cas {
-    (word $int:ty, $($name:ident: $doc:literal),+) => {$(
+    (at $int:ty) => {
+        cas! { @at $int, cas_acquire: "Acquire." }
+        cas! { @at $int, cas_release: "Release." }
+        /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
+        /// Acquire and release.
+        #[inline(always)]
+        pub fn cas_acq_rel(self, old: $int, new: $int) -> Result<$int, $int> {
+            match self.site.weakened_halves() {
+                (false, false) => self.word.cas_acq_rel(old, new),
+                (true, false) => self.word.cas_release(old, new),
+                (false, true) => self.word.cas_acquire(old, new),
+                (true, true) => self.word.cas_relaxed(old, new),
+            }
+        }
+    };
+    (word $int:ty) => {
+        cas! { @word $int, cas_acquire: "Acquire." }
+        cas! { @word $int, cas_release: "Release." }
+        cas! { @word $int, cas_acq_rel: "Acquire and release." }
+    };
+    (@word $int:ty, $name:ident: $doc:literal) => {
         /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
         #[doc = $doc]
         #[inline(always)]
         pub fn $name(&self, old: $int, new: $int) -> Result<$int, $int> {
             self.0.$name(old, new)
         }
-    )+};
-    (at $int:ty, $($name:ident: $doc:literal),+) => {$(
+    };
+    (@at $int:ty, $name:ident: $doc:literal) => {
         /// Stores `new` if the value is `old`. Returns the value found: `Ok` if it was `old`.
         #[doc = $doc]
         #[inline(always)]
         pub fn $name(self, old: $int, new: $int) -> Result<$int, $int> {
             if self.site.is_weakened() { self.word.cas_relaxed(old, new) } else { self.word.$name(old, new) }
         }
-    )+};
+    };
 }
 
 /// The read-modify-writes of a word, or of a word `at` a site.
@@ -93,8 +123,7 @@ macro_rules! exchanges {
             min_relaxed min_acquire min_release min_acq_rel: "Lowers to `v`.";
             swap_relaxed swap_acquire swap_release swap_acq_rel: "Replaces by `v`.";
         }
-        cas! { $of $int,
-        cas_acquire: "Acquire.", cas_release: "Release.", cas_acq_rel: "Acquire and release." }
+        cas! { $of $int }
     };
 }
 

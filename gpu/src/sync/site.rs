@@ -4,8 +4,9 @@
 /// The name of one fence or one non-relaxed operation in the source.
 ///
 /// In a normal build it holds nothing and costs nothing. Under `--cfg loom` it holds its name, and
-/// the operation that carries it becomes relaxed while `weaken` names it. Operations and fences
-/// without a site are never weakened.
+/// the operation that carries it becomes relaxed while `weaken` names it. An operation that
+/// acquires and releases can also lose one half alone. Operations and fences without a site are
+/// never weakened.
 ///
 /// With the feature `delays` it holds a key of its name, and a thread can be delayed before the
 /// operation. A site that no operation carries marks another point where a delay matters, such as
@@ -42,9 +43,18 @@ impl Site {
     #[inline(always)]
     pub(crate) fn is_weakened(self) -> bool {
         #[cfg(loom)]
-        return weakened::is(self.name);
+        return weakened::is(self.name, "");
         #[cfg(not(loom))]
         false
+    }
+
+    /// Whether a model checker is weakening the acquire and the release of this site.
+    #[inline(always)]
+    pub(crate) fn weakened_halves(self) -> (bool, bool) {
+        #[cfg(loom)]
+        return (weakened::is(self.name, ":acquire"), weakened::is(self.name, ":release"));
+        #[cfg(not(loom))]
+        (false, false)
     }
 }
 
@@ -55,8 +65,12 @@ mod weakened {
 
     static NAME: Mutex<Option<String>> = Mutex::new(None);
 
-    pub(super) fn is(name: &str) -> bool {
-        NAME.lock().unwrap().as_deref() == Some(name)
+    /// Whether the site called `name`, or this half of it, is weakened.
+    pub(super) fn is(name: &str, half: &str) -> bool {
+        let weak = NAME.lock().unwrap();
+        weak.as_deref()
+            .and_then(|weak| weak.strip_prefix(name))
+            .is_some_and(|rest| rest.is_empty() || rest == half)
     }
 
     pub(super) fn set(name: Option<&str>) {
@@ -65,7 +79,7 @@ mod weakened {
 }
 
 /// Runs `body` with the ordering of the site called `name` weakened to relaxed, in the whole
-/// process.
+/// process. `"NAME:acquire"` and `"NAME:release"` name one half of an ordering that has both.
 #[cfg(loom)]
 pub fn weaken<R>(name: &str, body: impl FnOnce() -> R) -> R {
     struct Restore;

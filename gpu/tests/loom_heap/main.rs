@@ -14,8 +14,6 @@
 //!   read-modify-writes of other threads ignore the new value, so they are swaps here.
 //! - Two read-modify-writes of a thread in another order than that of the program. Where a fence
 //!   must prevent that, the weakened fence swaps them: see `Site::release_between`.
-//! - `IndexSet::settle` outside of a move: the word that a search of a class begins with is the
-//!   only one of the class here, so it needs no bit above.
 //! - Runs of more than one word, and a list of more than one word for a class: the heaps here are
 //!   too small.
 //! - A read by one thread that a fence of another thread is to complete. Loom's acquire fence also
@@ -77,6 +75,9 @@ holds! {
     a_search_for_slabs_knows_those_that_another_thread_returns: HIDDEN_FROM_A_LARGE_SEARCH;
     a_search_knows_a_run_that_is_marked_idle_beside_another: MARKED_BESIDE;
     a_search_passes_over_a_run_that_is_listed_late: LISTED_LATE;
+    searches_remove_a_run_that_is_marked_idle_late: MARKED_LATE;
+    a_search_knows_a_run_whose_bit_above_another_search_clears: LOWERED_ABOVE_A_SEARCH;
+    a_search_knows_a_run_whose_bit_above_another_thread_clears: SETTLED_BESIDE_A_SEARCH;
     a_slab_goes_from_one_large_allocation_to_the_next: LARGE_SLAB;
     a_stale_ticket_for_a_new_run_is_put_back: STALE_TICKET;
     a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;
@@ -84,25 +85,32 @@ holds! {
     a_run_stays_idle_when_a_block_is_put_back: PUT_BACK_BESIDE_A_RETIRE;
 }
 
+/// Sites that acquire and release.
+const ACQ_REL: [&str; 4] = ["heap/release", "heap/remove", "heap/lower", "heap/claim-slabs"];
+
 #[test]
 fn every_weakened_ordering_is_noticed() {
     let noticed_by = [
         ("heap/claim", FREE_BLOCK, UNORDERED),
-        ("heap/free", FREE_BLOCK, UNORDERED),
-        ("heap/free", SWEPT_RUN, UNORDERED),
-        ("heap/release", FREE_BLOCK, "not listed"),
+        ("heap/release:release", FREE_BLOCK, UNORDERED),
+        ("heap/release:release", SWEPT_RUN, UNORDERED),
+        ("heap/release:acquire", FREE_BLOCK, "not listed"),
         ("heap/unlist", FREE_BLOCK, "not listed"),
-        ("heap/look-again", SWEPT_RUN, "not idle"),
+        ("heap/sweep", SWEPT_RUN, "not idle"),
+        ("heap/take", PUT_BACK_BESIDE_A_RETIRE, "not idle"),
         ("heap/publish", STALE_TICKET, "I4 of runs"),
         ("heap/insert", FREE_SLAB, "I1 of slabs"),
-        ("heap/claim-slabs", FREE_SLAB, "I1 of slabs"),
+        ("heap/claim-slabs:acquire", FREE_SLAB, "I1 of slabs"),
+        ("heap/claim-slabs:release", LISTED_RUN, FAILED),
         ("heap/raise", SWEPT_RUN, "I2 of sets"),
-        ("heap/lower", SWEPT_RUN, "I2 of sets"),
+        ("heap/lower:acquire", SWEPT_RUN, "I2 of sets"),
+        ("heap/lower:release", LOWERED_ABOVE_A_SEARCH, FAILED),
+        ("heap/lower:release", SETTLED_BESIDE_A_SEARCH, FAILED),
         ("heap/list", LISTED_RUN, "not idle"),
-        ("heap/remove", LARGE_SLAB, UNORDERED),
-        ("heap/remove", LISTED_RUN, "not idle"),
-        ("heap/remove", LOWERED_BESIDE_A_SEARCH, FAILED),
-        ("heap/remove", HIDDEN_FROM_A_SEARCH, FAILED),
+        ("heap/remove:acquire", LARGE_SLAB, UNORDERED),
+        ("heap/remove:acquire", LISTED_RUN, "not idle"),
+        ("heap/remove:release", LOWERED_BESIDE_A_SEARCH, FAILED),
+        ("heap/remove:release", HIDDEN_FROM_A_SEARCH, FAILED),
         ("heap/move", RETIRED_BESIDE_A_SEARCH, FAILED),
         ("heap/move", HIDDEN_FROM_A_LARGE_SEARCH, FAILED),
         ("heap/search", RETIRED_BESIDE_A_SEARCH, FAILED),
@@ -112,5 +120,5 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/search-end", HIDDEN_FROM_A_SEARCH, FAILED),
         ("heap/large-end", HIDDEN_FROM_A_LARGE_SEARCH, FAILED),
     ];
-    every_site_is_needed(&SITES, &noticed_by);
+    every_site_is_needed(&SITES, &ACQ_REL, &noticed_by);
 }

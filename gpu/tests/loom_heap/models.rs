@@ -44,11 +44,12 @@ pub const NEXT_SPAN: Model = model(2, || {
 pub const NEXT_SPAN_OF_OTHERS: Model = model(1, || {
     let heap = Shared::new(1, 1);
     let pieces = heap.take::<2>(HALF);
-    let next = with(&heap, 0, |heap| heap.alloc(HALF));
     let last = with(&heap, 0, move |heap| pieces.into_iter().for_each(|piece| heap.free(piece)));
-    last.join().unwrap();
-    let mine = heap.alloc(HALF);
-    let theirs = next.join().unwrap();
+    let alloc_after = move |heap: &Shared| {
+        last.join().unwrap();
+        heap.alloc(HALF)
+    };
+    let (mine, theirs) = both(&heap, alloc_after, |heap| heap.alloc(HALF));
     heap.check([(HALF, count([mine, theirs]))]);
 });
 

@@ -123,6 +123,11 @@ impl Shared {
         self.heap.add_run(SizeClass::of(size as u32))
     }
 
+    /// Clears the bit above the word of idle runs of a class, if the word is zero.
+    pub fn settle_idle(&self, size: usize) {
+        self.heap.settle_idle(SizeClass::of(size as u32));
+    }
+
     /// Makes the slabs of fully free runs free.
     pub fn retire(&self) {
         self.heap.retire_all();

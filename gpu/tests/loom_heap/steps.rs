@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A heap of one slab, of which all blocks are allocated. Their run is not in the idle set, and in
 /// the list only if `is_listed`.
-fn full_heap<const N: usize>(is_listed: bool) -> (Arc<Shared>, [Piece; N]) {
+pub fn full_heap<const N: usize>(is_listed: bool) -> (Arc<Shared>, [Piece; N]) {
     let (heap, size) = (Shared::new(1, 1), SLAB / N);
     let pieces = heap.take(size);
     heap.retire();

@@ -43,16 +43,28 @@ pub fn with<T: 'static, R: 'static>(
     spawn(lane, move || body(&structure))
 }
 
-/// Runs two threads of a model that share `structure` to their ends. Neither is the model's main
-/// thread: loom 0.7.3 was seen to leave out orders in which that one's operations come late.
-#[allow(dead_code, reason = "used by the models of the heap only")]
+/// Runs two threads of a model that share `structure`, as these lanes, to their ends. Neither is
+/// the model's main thread: loom 0.7.3 was seen to leave out orders in which that one's operations
+/// come late.
+#[allow(dead_code, reason = "the models of the arena have any number of threads")]
+pub fn both_at<T: 'static, A: 'static, B: 'static>(
+    lanes: [u32; 2],
+    structure: &Arc<T>,
+    first: impl FnOnce(&T) -> A + 'static,
+    second: impl FnOnce(&T) -> B + 'static,
+) -> (A, B) {
+    let (first, second) = (with(structure, lanes[0], first), with(structure, lanes[1], second));
+    (first.join().unwrap(), second.join().unwrap())
+}
+
+/// As `both_at`, both as lane 0.
+#[allow(dead_code, reason = "the models of the arena have any number of threads")]
 pub fn both<T: 'static, A: 'static, B: 'static>(
     structure: &Arc<T>,
     first: impl FnOnce(&T) -> A + 'static,
     second: impl FnOnce(&T) -> B + 'static,
 ) -> (A, B) {
-    let (first, second) = (with(structure, 0, first), with(structure, 0, second));
-    (first.join().unwrap(), second.join().unwrap())
+    both_at([0; 2], structure, first, second)
 }
 
 /// A plain value per block that only the block's owner may access: the model reports two threads
@@ -143,10 +155,13 @@ impl Model {
 }
 
 /// Checks that each of `sites` is in the list, and that each model of the list fails without the
-/// ordering of its site, with a message that contains the text.
-pub fn every_site_is_needed(sites: &[&str], noticed_by: &[(&str, Model, &str)]) {
-    let named: BTreeSet<_> = noticed_by.iter().map(|(site, ..)| *site).collect();
-    assert_eq!(named, sites.iter().copied().collect());
+/// ordering of its site, with a message that contains the text. Of the sites `acq_rel`, which
+/// acquire and release, both halves are in the list instead.
+pub fn every_site_is_needed(sites: &[&str], acq_rel: &[&str], noticed_by: &[(&str, Model, &str)]) {
+    let named: BTreeSet<_> = noticed_by.iter().map(|(site, ..)| site.to_string()).collect();
+    let halves = acq_rel.iter().flat_map(|site| ["acquire", "release"].map(|half| format!("{site}:{half}")));
+    let whole = sites.iter().filter(|site| !acq_rel.contains(site)).map(|site| site.to_string());
+    assert_eq!(named, whole.chain(halves).collect());
     for (site, model, why) in noticed_by {
         model.notices(site, why);
     }

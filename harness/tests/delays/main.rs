@@ -28,14 +28,16 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Points that these runs do not reach.
-const RARE: [&str; 4] = [
+const RARE: [&str; 6] = [
     // After 2^26 subtractions from a retired lease.
     "bump/reset-retired",
     // After 2^12 failures of a compare-and-swap in a row.
     "freelist/cancel-all",
     // Of debug heaps.
     "heap/quarantine",
+    "heap/see-quarantine",
     "heap/left",
+    "heap/see-left",
 ];
 
 /// The CPU, and the GPU if there is one.

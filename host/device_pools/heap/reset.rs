@@ -66,6 +66,8 @@ impl Heap {
         let before = [
             fill(offsets.free, offsets.end, 0)?,
             fill(offsets.entries, offsets.free, 0xff)?,
+            // Includes the gaps between parts: a snapshot copies them.
+            fill(offsets.handle, offsets.cursors, 0)?,
             write(offsets.handle, ((&raw const self.handle).cast(), size_of::<heap::Heap>()))?,
             write(offsets.classes, bytes_of(&upload.classes))?,
             write(offsets.cursors, bytes_of(&upload.cursors))?,

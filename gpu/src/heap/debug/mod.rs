@@ -65,10 +65,14 @@ pub const POISON_MOST: u64 = 1 << 20;
 
 /// A block that enters the quarantine or leaves it.
 const QUARANTINE: Site = Site::new("heap/quarantine");
+/// The look at a slot of the quarantine.
+const SEE_QUARANTINE: Site = Site::new("heap/see-quarantine");
 /// The end of a block's way out of the quarantine.
 const LEFT: Site = Site::new("heap/left");
+/// The look at the number of blocks on their way out.
+const SEE_LEFT: Site = Site::new("heap/see-left");
 /// Every named ordering of a debug heap, for checkers.
-pub const DEBUG_SITES: [&str; 2] = ["heap/quarantine", "heap/left"];
+pub const DEBUG_SITES: [&str; 4] = ["heap/quarantine", "heap/see-quarantine", "heap/left", "heap/see-left"];
 
 /// The extra metadata of a debug heap. Initially all of it is zero in device memory, except for the
 /// salt, the addresses and the number of slots.

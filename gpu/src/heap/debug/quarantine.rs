@@ -14,7 +14,7 @@
 //!
 //! A heap that has no memory for a request empties the ring first. Wait-free.
 
-use super::{LEFT, QUARANTINE};
+use super::{LEFT, QUARANTINE, SEE_LEFT, SEE_QUARANTINE};
 use crate::heap::Heap;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
@@ -68,26 +68,26 @@ impl Ring {
         for i in 0..self.slot_count {
             // ordering: acquire; pairs with QUARANTINE's release in `exchange`: of a slot that another has emptied, that
             // it counts what it took (Q2).
-            if self.slot(i).at(QUARANTINE).load_acquire() != 0 {
+            if self.slot(i).at(SEE_QUARANTINE).load_acquire() != 0 {
                 any |= self.exchange(i, 0, &mut leave);
             }
         }
         // ordering: acquire; pairs with LEFT's release in `exchange`: of a count that has shrunk, that the heap has the
         // block (Q2).
-        any | (self.leaving.at(LEFT).load_acquire() != 0)
+        any | (self.leaving.at(SEE_LEFT).load_acquire() != 0)
     }
 
     /// Puts a block or 0 in a slot, and gives `leave` what was there. Whether something was.
     fn exchange(&self, i: u64, block: u64, leave: impl FnOnce(u64)) -> bool {
         // Relaxed: the swap releases it (Q2).
         self.leaving.add_relaxed(1);
-        // ordering: acquire and release; pairs with itself: what who freed a block wrote there, before who takes it out
-        // (D4); and with the acquire in `empty`.
+        // ordering: acquire and release; pairs with itself: the writes of the thread that freed a block, before those of
+        // the thread that takes it out (D4). Release also pairs with SEE_QUARANTINE in `empty`.
         let out = self.slot(i).at(QUARANTINE).swap_acq_rel(block);
         if out != 0 {
             leave(out);
         }
-        // ordering: release; pairs with the acquire in `empty`: the heap has the block (Q2).
+        // ordering: release; pairs with SEE_LEFT in `empty`: the heap has the block (Q2).
         self.leaving.at(LEFT).sub_release(1);
         out != 0
     }

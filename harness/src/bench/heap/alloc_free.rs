@@ -2,7 +2,7 @@
 
 use crate::bench::context::{Bench, GIB, THREADS};
 use crate::bench::figure::Figure;
-use crate::bench::load::{WITHOUT_ALLOCATING, one_size};
+use crate::bench::load::{Pool, WITHOUT_ALLOCATING, one_size};
 use crate::bench::plan::Plan;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
@@ -22,6 +22,9 @@ const MIXED: Sizes = Sizes { min: 16, max: 8192 };
 /// Mixed allocations: sizes, threads, and the maximum ratio to the floor.
 const MIXED_ALLOCS: [(Sizes, u32, f64); 3] =
     [(MIXED, THREADS, 8.0), (MIXED, 1 << 17, 3.5), (Sizes { min: 16, max: 512 }, THREADS, 4.0)];
+
+/// Untimed kernels in which a heap grows its rings to what mixed sizes need.
+const SETTLING: u32 = 200;
 
 /// Maximum ratio to the floor: of a free in order, and of a free in permuted order.
 const FREE_BARS: [f64; 2] = [2.2, 3.6];
@@ -46,7 +49,12 @@ pub(super) fn plans() -> Vec<Plan> {
     for (sizes, threads, bar) in MIXED_ALLOCS {
         let many = if threads == THREADS { "" } else { ", 2^17" };
         let name = format!("heap alloc, mixed {}-{} B{many}", sizes.min, sizes.max);
-        all.push(alloc(name, threads, sizes, bar));
+        all.push(alloc(name.clone(), threads, sizes, bar));
+        all.push(settled(name, threads, sizes, room_for(threads, sizes), bar));
+        if sizes == MIXED && threads == THREADS {
+            let name = format!("heap alloc, mixed {}-{} B, 16 GiB", sizes.min, sizes.max);
+            all.push(settled(name, threads, sizes, 16 * GIB, bar));
+        }
     }
     all.extend(frees("mixed 16-8192 B", MIXED, MIXED_FREE_BARS));
     for size in BY_MANY {
@@ -59,7 +67,15 @@ pub(super) fn plans() -> Vec<Plan> {
 }
 
 fn alloc(name: String, threads: u32, sizes: Sizes, bar: f64) -> Plan {
-    Plan::new(name, &ALLOC, move |b, name| b.heap_alloc(name, threads, sizes, bar))
+    Plan::new(name, &ALLOC, move |b, name| {
+        b.heap_alloc(name, threads, sizes, room_for(threads, sizes), 0, bar)
+    })
+}
+
+/// The same after [`SETTLING`] kernels, in a heap of `bytes`.
+fn settled(name: String, threads: u32, sizes: Sizes, bytes: u64, bar: f64) -> Plan {
+    let name = format!("{name}, after {SETTLING} kernels");
+    Plan::new(name, &ALLOC, move |b, name| b.heap_alloc(name, threads, sizes, bytes, SETTLING, bar))
 }
 
 fn free(name: String, threads: u32, sizes: Sizes, permuted: bool, bar: f64) -> Plan {
@@ -80,10 +96,24 @@ fn room_for(threads: u32, sizes: Sizes) -> u64 {
 }
 
 impl Bench {
-    fn heap_alloc(&self, name: &str, threads: u32, sizes: Sizes, bar: f64) -> Result<Figure> {
+    /// Times allocations, after `before` untimed rounds of the same.
+    fn heap_alloc(
+        &self,
+        name: &str,
+        threads: u32,
+        sizes: Sizes,
+        bytes: u64,
+        before: u32,
+        bar: f64,
+    ) -> Result<Figure> {
         let load = self.load(threads, sizes)?;
         let base = load.alloc_floor()?;
-        let rounds = load.time_alloc(&self.heap(room_for(threads, sizes))?)?;
+        let heap = self.heap(bytes)?;
+        for _ in 0..before {
+            heap.alloc(&load)?;
+            heap.free(&load, false)?;
+        }
+        let rounds = load.time_alloc(&heap)?;
         if rounds.min != load.threads() {
             let found = format!("only {} of {} allocations succeeded in a round", rounds.min, load.threads());
             return Err(Error::wrong(name, found));

@@ -203,11 +203,11 @@ mod tests {
     fn a_reproducing_command_has_the_delays() {
         let session = session("--backend cpu --allocator heap");
         let config =
-            session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "heap/free"]).one_in(4)));
+            session.configs[0].clone().delays(Some(Delays::at(["heap/claim", "heap/release"]).one_in(4)));
         let command = session.reproduce(&config, None);
         let words = command.split_whitespace();
         let Command::Stress(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-        assert_eq!(args.delays.unwrap(), ["heap/claim", "heap/free"]);
+        assert_eq!(args.delays.unwrap(), ["heap/claim", "heap/release"]);
         assert_eq!(args.delay_one_in, Some(4));
     }
 
@@ -233,7 +233,7 @@ mod tests {
         };
         assert_eq!(of(&["heap/claim"]), [AllocatorKind::Heap]);
         assert_eq!(of(&["scans"]), [AllocatorKind::FreeList]);
-        assert_eq!(of(&["bump", "scans", "heap/free"]), AllocatorKind::ALL);
+        assert_eq!(of(&["bump", "scans", "heap/release"]), AllocatorKind::ALL);
         assert_eq!(of(&[]), AllocatorKind::ALL);
     }
 }

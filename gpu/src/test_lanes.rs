@@ -128,6 +128,22 @@ unsafe impl Machine for TestWarp {
     fn pause(&self, _: u32) {}
 }
 
+/// What all lanes of a warp use. One lane runs at a time.
+pub struct ForLanes<T>(T);
+
+// SAFETY: `on_lanes` runs one lane at a time.
+unsafe impl<T> Sync for ForLanes<T> {}
+
+impl<T> ForLanes<T> {
+    pub fn new(value: T) -> Self {
+        ForLanes(value)
+    }
+
+    pub fn get(&self) -> &T {
+        &self.0
+    }
+}
+
 /// What the lanes of a warp did.
 pub struct Done<R> {
     /// The result of each lane.

@@ -43,11 +43,7 @@ pub(super) const fn low_bits(n: u32) -> u32 {
 /// The number of consecutive set bits of `word` from `bit` on.
 #[inline(always)]
 pub(super) const fn run_at(word: u32, bit: u32) -> u32 {
-    if bit >= WORD_BITS {
-        return 0;
-    }
-    let run = (!(word >> bit)).trailing_zeros();
-    if run < WORD_BITS - bit { run } else { WORD_BITS - bit }
+    if bit >= WORD_BITS { 0 } else { (!(word >> bit)).trailing_zeros() }
 }
 
 /// The first bit of the first `least` consecutive set bits of `word`.

@@ -1,0 +1,128 @@
+//! What an audit finds in metadata that a test has changed.
+
+use super::super::test_heap::{OwnedHeap, heap};
+use super::*;
+use std::vec;
+use std::vec::Vec;
+
+const CLASS: SizeClass = SizeClass::of(64);
+/// Two blocks in two slabs.
+const PAIR: SizeClass = SizeClass::of(16 << 10);
+
+#[derive(Default)]
+struct Findings {
+    defects: Vec<(Option<u32>, Defect)>,
+    runs: Vec<(u32, Vec<u64>)>,
+    large: Vec<(u32, u32)>,
+    free: Vec<(u32, FreeSlab)>,
+}
+
+impl Visitor for Findings {
+    fn violation(&mut self, violation: Violation) {
+        self.defects.push((violation.slab, violation.found));
+    }
+    fn run(&mut self, run: &RunAudit<'_>) {
+        self.runs.push((run.slab, run.live_blocks().collect()));
+    }
+    fn large(&mut self, large: LargeAudit) {
+        self.large.push((large.slab, large.slabs));
+    }
+    fn free(&mut self, slab: u32, state: FreeSlab) {
+        self.free.push((slab, state));
+    }
+}
+
+fn audit(owned: &OwnedHeap) -> Findings {
+    let mut found = Findings::default();
+    owned.heap.audit(owned.layout.slabs, &mut found);
+    found
+}
+
+/// Writes the entry of a slab, which is no longer in the free set.
+fn write(owned: &OwnedHeap, slab: u32, entry: Entry) {
+    owned.heap.free_slabs().set.remove_bits(slab / 32, 1 << (slab % 32));
+    owned.heap.runs().entry(slab).store_relaxed(entry.0);
+}
+
+#[test]
+fn the_live_blocks_of_a_run_have_their_addresses() {
+    let owned = heap(256, 1);
+    let live = [0, 31, 32, 100, 255];
+    let free: Vec<_> = (0..256).filter(|block| !live.contains(block)).collect();
+    owned.add_run_with(CLASS, 7, &free);
+    let found = audit(&owned);
+    assert_eq!(found.runs, [(7, live.map(|block| owned.heap.slab_address(7) + 64 * u64::from(block)).into())]);
+    assert_eq!(found.defects, []);
+}
+
+#[test]
+fn slabs_are_fresh_until_they_are_used() {
+    let owned = heap(64, 1);
+    owned.heap.runs().entry(9).store_relaxed(Entry::FREE.0);
+    let found = audit(&owned);
+    let state = |slab| (slab, if slab == 9 { FreeSlab::Used } else { FreeSlab::Fresh });
+    assert!(found.free.into_iter().eq((0..64).map(state)) && found.defects.is_empty());
+}
+
+#[test]
+fn open_moves_are_found() {
+    let owned = heap(64, 1);
+    owned.heap.overview().common().begin();
+    assert_eq!(audit(&owned).defects, [(None, Defect::MoveOpen { open: 1 })]);
+    owned.heap.overview().class(CLASS).begin();
+    assert_eq!(audit(&owned).defects, vec![(None, Defect::MoveOpen { open: 1 }); 2]);
+}
+
+#[test]
+fn a_torn_run_is_no_run() {
+    let owned = heap(256, 1);
+    owned.add_run(PAIR, 4);
+    owned.heap.runs().entry(5).store_relaxed(Entry::FRESH.0);
+    let found = audit(&owned);
+    let torn = (Some(5), Defect::Torn { entry: Entry::FRESH.0 });
+    assert_eq!((found.defects, found.runs), (vec![torn, (Some(5), Defect::Lost)], vec![]));
+}
+
+#[test]
+fn a_torn_allocation_ends_at_the_first_other_entry() {
+    let owned = heap(256, 1);
+    write(&owned, 6, Entry::large(4));
+    for (slab, entry) in [(7, Entry::REST), (8, Entry::large(1)), (9, Entry::REST)] {
+        write(&owned, slab, entry);
+    }
+    let found = audit(&owned);
+    let torn = Defect::Torn { entry: Entry::large(1).0 };
+    let orphan = Defect::Orphan { entry: Entry::REST.0 };
+    assert_eq!(found.defects, [(Some(8), torn), (Some(9), orphan)]);
+    assert_eq!(found.large, [(6, 2), (8, 1)]);
+}
+
+#[test]
+fn entries_of_nothing_are_orphans() {
+    let owned = heap(256, 1);
+    let beyond = SizeClass(owned.layout.classes);
+    let entries = [
+        Entry::large(0),
+        Entry::of_class(beyond, 0, owned.layout.class(beyond).slabs),
+        Entry::of_class(PAIR, 1, 2),
+    ];
+    for (slab, entry) in (20..).zip(entries) {
+        write(&owned, slab, entry);
+    }
+    let found = audit(&owned);
+    let orphan = |slab: u32| (Some(slab), Defect::Orphan { entry: entries[slab as usize - 20].0 });
+    assert_eq!(found.defects, [20, 21, 22].map(orphan));
+    assert_eq!((found.runs, found.large), (vec![], vec![]));
+}
+
+#[test]
+fn bits_behind_the_blocks_of_a_run_are_found() {
+    let owned = heap(256, 1);
+    owned.add_run(PAIR, 4);
+    let first = owned.heap.runs().first_word(4);
+    owned.heap.runs().bits(first).or_relaxed(0b1010_0000);
+    owned.heap.runs().bits(first + 3).or_relaxed(1);
+    let found = audit(&owned).defects;
+    let beyond = |word, bits| (Some(4), Defect::BitsBeyond { word, bits });
+    assert_eq!(found[..2], [beyond(0, 0b1010_0000), beyond(3, 1)]);
+}

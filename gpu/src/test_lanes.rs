@@ -22,8 +22,8 @@ struct Meetings {
     /// Whether a lane runs. The others wait for it, or for a collective.
     is_running: bool,
     has_failed: bool,
-    /// The lanes that have come to a collective, by the lowest lane of its mask.
-    come: [LaneMask; LANES],
+    /// The masks of the collectives that wait for lanes, and the lanes that have come.
+    come: Vec<[LaneMask; 2]>,
     words: [u64; LANES],
     /// The number of collectives of each lane, and the inputs of the last one.
     over: [(u32, Deposits); LANES],
@@ -89,13 +89,17 @@ unsafe impl Machine for TestWarp {
         value: u64,
         _: &'static Location<'static>,
     ) -> Option<NonNull<Deposits>> {
-        let (lane, leader) = (LANE.get() as usize, mask.leader() as usize);
+        let lane = LANE.get() as usize;
         let mut meetings = self.lock();
         let turn = meetings.over[lane].0;
         meetings.words[lane] = value;
-        meetings.come[leader].0 |= 1 << lane;
-        if meetings.come[leader] == mask {
-            meetings.come[leader] = LaneMask(0);
+        let i = meetings.come.iter().position(|[all, _]| *all == mask).unwrap_or_else(|| {
+            meetings.come.push([mask, LaneMask(0)]);
+            meetings.come.len() - 1
+        });
+        meetings.come[i][1].0 |= 1 << lane;
+        if meetings.come[i][1] == mask {
+            meetings.come.swap_remove(i);
             let mut all = Deposits { words: meetings.words, ..NOTHING };
             let members = || (0..LANES).filter(|lane| mask.contains(*lane as u32));
             for lane in members() {
@@ -159,7 +163,7 @@ pub fn on_lanes<R: Send>(mask: u32, at: Coords, run: impl Fn(Group) -> R + Sync)
     let meetings = Mutex::new(Meetings {
         is_running: false,
         has_failed: false,
-        come: [LaneMask(0); LANES],
+        come: Vec::new(),
         words: [0; LANES],
         over: [(0, NOTHING); LANES],
         pieces: SharedPieces::default(),

@@ -45,6 +45,9 @@ mod lease;
 mod refill;
 mod root;
 mod state;
+#[cfg(all(test, not(loom)))]
+#[path = "../../tests/support/arena.rs"]
+mod test_arena;
 
 pub use handle::{Bump, MAX_GRANULES, POINTS, SITES};
 pub use lease::RESIDENT_WARPS;

@@ -73,6 +73,15 @@ mod tests {
     }
 
     #[test]
+    fn the_first_run_is_the_first_of_all_places_with_as_many_bits() {
+        let words = (0..1 << 16).chain((0..1 << 16).map(|word: u32| word.wrapping_mul(0x9e37_79b9)));
+        for (word, least) in words.flat_map(|word| [1, 2, 3, 7, 16].map(|least| (word, least))) {
+            let is_run = |bit: &u32| word >> bit & low_bits(least) == low_bits(least);
+            assert_eq!(first_run(word, least), (0..=WORD_BITS - least).find(is_run), "{word:#x}, {least}");
+        }
+    }
+
+    #[test]
     fn a_set_has_words_of_all_levels() {
         assert_eq!([1, 32, 33, 1024, 1025, 1 << 15].map(total_words), [1, 1, 3, 33, 36, 1057]);
     }

@@ -238,3 +238,6 @@ mod tests {
         assert_eq!([len(u32::MAX, 30, 1, 99), len(u32::MAX, 1, 16, 99), len(1 << 31, 31, 1, 99)], [2, 2, 1]);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod lane_tests;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::vec::Vec;
 
 /// A lane that waits for so long fails: another one does something else.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 const LANES: usize = WARP_SIZE as usize;
 const NOTHING: Deposits = Deposits { words: [0; LANES], nonzero: LaneMask(0), union: 0 };
@@ -252,8 +252,7 @@ pub struct Ran<R> {
 /// Runs `run` on a lone lane. Before each of its atomic operations, `other` does what another thread
 /// does there. It gets the number of operations before.
 pub fn interrupted<R>(other: impl FnMut(u32), run: impl FnOnce() -> R) -> Ran<R> {
-    let machine =
-        Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: Cell::new(0) };
+    let machine = Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: Cell::new(0) };
     // SAFETY: the machine outlives the guard, which is dropped first.
     let installed = unsafe { install(&machine) };
     let result = run();

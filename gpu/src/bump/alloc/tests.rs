@@ -22,9 +22,14 @@ fn granule(arena: &Arena, size: usize, align: usize) -> Option<u64> {
 
 #[test]
 fn only_large_sizes_and_alignments_take_memory_from_the_root() {
-    for (size, align, is_large) in
-        [(8192, 1, false), (8193, 1, true), (8193, 16, true), (100, 8192, false), (100, 1 << 14, true), (9000, 8192, true)]
-    {
+    for (size, align, is_large) in [
+        (8192, 1, false),
+        (8193, 1, true),
+        (8193, 16, true),
+        (100, 8192, false),
+        (100, 1 << 14, true),
+        (9000, 8192, true),
+    ] {
         let arena = arena();
         let start = granule(&arena, size, align).unwrap();
         assert_eq!(start >= HALF, is_large, "{size} B aligned to {align} B");
@@ -70,7 +75,10 @@ fn a_thread_waits_for_the_next_lease_for_a_bounded_time() {
         let ran = interrupted(other, || arena.bump.await_settled(0));
         (ran.result, ran.pauses)
     };
-    assert_eq!([0, 1, 50, u32::MAX].map(wait), [(true, 0), (true, 1), (true, 50), (false, super::super::handle::SETTLE_POLLS)]);
+    assert_eq!(
+        [0, 1, 50, u32::MAX].map(wait),
+        [(true, 0), (true, 1), (true, 50), (false, super::super::handle::SETTLE_POLLS)]
+    );
     word.swap_relaxed(Lease::RETIRED.0 - 5);
     assert!(arena.bump.await_settled(0));
 }

@@ -1,11 +1,11 @@
 //! Blocks for groups of lanes, and what they cost.
 
-use super::{CAPACITY, LAST, ForLanes, with_pool};
+use super::{CAPACITY, ForLanes, LAST, with_pool};
 use crate::freelist::claim::Taken;
 use crate::freelist::reserve::Reservation;
 use crate::freelist::{FreeList, Region};
-use crate::lanes::Group;
 use crate::kernel::DeviceHandle;
+use crate::lanes::Group;
 use crate::machine::Coords;
 use crate::test_lanes::{Done, interrupted_at, on_lanes};
 use crate::units::BlockIndex;

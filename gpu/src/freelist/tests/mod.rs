@@ -37,8 +37,7 @@ fn with_faults<R>(test: impl FnOnce(&FreeList) -> R) -> R {
     let mut shared = Box::<FreeList>::new_uninit();
     let (regions, bitmap, copy) = (regions.as_ptr(), bitmap.as_ptr(), shared.as_ptr());
     // SAFETY: all parts outlive the handle.
-    let pool =
-        unsafe { FreeList::from_raw_parts(base, geometry, regions, bitmap, &raw const faults, copy) };
+    let pool = unsafe { FreeList::from_raw_parts(base, geometry, regions, bitmap, &raw const faults, copy) };
     shared.write(pool);
     test(&pool)
 }

@@ -50,9 +50,8 @@ fn a_row_of_bits_goes_on_in_the_words_of_the_next_lanes() {
         (64, 8, 99, 2),
         (79, 1, 99, 1),
     ] {
-        let row = |_: &OwnedHeap, group: Group| {
-            row_len(group, words[group.rank() as usize], from, step, most)
-        };
+        let row =
+            |_: &OwnedHeap, group: Group| row_len(group, words[group.rank() as usize], from, step, most);
         assert_eq!(heap(64, 1).on_lanes(LANES, Coords::SOLE, row).results, [len; 3], "from {from}");
     }
     // Up to the last bit of the last word.

@@ -51,7 +51,10 @@ fn the_live_blocks_of_a_run_have_their_addresses() {
     let free: Vec<_> = (0..256).filter(|block| !live.contains(block)).collect();
     owned.add_run_with(CLASS, 7, &free);
     let found = audit(&owned);
-    assert_eq!(found.runs, [(7, live.map(|block| owned.heap.slab_address(7) + 64 * u64::from(block)).into())]);
+    assert_eq!(
+        found.runs,
+        [(7, live.map(|block| owned.heap.slab_address(7) + 64 * u64::from(block)).into())]
+    );
     assert_eq!(found.defects, []);
 }
 

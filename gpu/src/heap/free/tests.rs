@@ -50,7 +50,9 @@ fn two_lanes_free_the_blocks_of_two_words() {
 fn a_lane_of_each_word_frees_its_blocks() {
     // Lane `n` has a block of word `n % 3`, or of word 7.
     let word = |lane: u32| if lane == 31 { 7 } else { lane % 3 };
-    let expected = [0, 1, 2].map(|w: usize| (w, (0..31).filter(|lane| lane % 3 == w as u32).fold(0, |bits, lane| bits | 1 << lane)));
+    let expected = [0, 1, 2].map(|w: usize| {
+        (w, (0..31).filter(|lane| lane % 3 == w as u32).fold(0, |bits, lane| bits | 1 << lane))
+    });
     let expected = [expected.as_slice(), &[(31, 1 << 31)]].concat();
     assert_eq!(gather(|lane| 32 * word(lane) + lane), bits_of(&expected));
     // The first lane has a later word than the others.
@@ -85,7 +87,8 @@ fn an_address_behind_the_last_block_of_a_run_is_no_block() {
     let class = SizeClass::of(20);
     owned.add_run(class, 3);
     let entry = Entry::of_class(class, 0, 1);
-    let place = |block: u64| owned.heap.place_of(entry, class, 3, (3 << 14) + 20 * block).map(|place| place.block);
+    let place =
+        |block: u64| owned.heap.place_of(entry, class, 3, (3 << 14) + 20 * block).map(|place| place.block);
     assert_eq!([0, 799, 800, 810].map(place), [Some(0), Some(799), None, None]);
 }
 

@@ -18,12 +18,13 @@ fn a_block_is_that_of_a_class_or_whole_slabs() {
 #[test]
 fn the_heap_does_not_allocate_more_than_it_has() {
     let owned = heap(256, 1);
-    let alloc = |size: usize, align: usize| {
-        owned.heap.alloc(Layout::from_size_align(size, align).unwrap()).is_some()
-    };
+    let alloc =
+        |size: usize, align: usize| owned.heap.alloc(Layout::from_size_align(size, align).unwrap()).is_some();
     assert_eq!(owned.heap.capacity(), 256 << 14);
     // As many slabs as 2^32 and one more would wrap around to one.
-    for (size, align) in [(((1 << 32) + 1) << 14, 1), ((256 << 14) + 1, 1), (1 << 14, 4 << 20), (64 << 10, 4 << 20)] {
+    for (size, align) in
+        [(((1 << 32) + 1) << 14, 1), ((256 << 14) + 1, 1), (1 << 14, 4 << 20), (64 << 10, 4 << 20)]
+    {
         assert!(!alloc(size, align), "{size} B");
     }
     assert!(alloc(256 << 14, 2 << 20));

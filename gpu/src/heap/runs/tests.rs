@@ -81,7 +81,9 @@ fn a_claim_in_a_run_of_another_class_changes_nothing() {
     owned.add_run(SizeClass::of(4096), 4);
     owned.add_run_with(SMALL, 6, &[0, 1, 2, 33]);
     let before = (owned.words(SMALL, 6), runs.free_words(6), runs.free_words(4));
-    for (run, w, bits) in [(6, 0, 0b11), (6, 0, 0b1110), (6, 1, 0b1), (6, 1, 0b10), (4, 0, 0xf0), (4, 0, 0xff)] {
+    for (run, w, bits) in
+        [(6, 0, 0b11), (6, 0, 0b1110), (6, 1, 0b1), (6, 1, 0b10), (4, 0, 0xf0), (4, 0, 0xff)]
+    {
         assert_eq!(runs.claim_some(run, LARGE, info, w, bits), 0);
         let now = (owned.words(SMALL, 6), runs.free_words(6), runs.free_words(4));
         assert_eq!((now, runs.bits(runs.first_word(4)).load_relaxed()), (before.clone(), 0xf));

@@ -34,9 +34,8 @@ fn a_search_starts_at_a_run_that_depends_on_its_salt() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 40, &[1, 2, 3]);
     owned.add_run_with(LARGE, 200, &[1]);
-    let run = |salt| {
-        block(&owned, LARGE, owned.heap.search(Group::alone(), true, LARGE, salt)).map(|(run, _)| run)
-    };
+    let run =
+        |salt| block(&owned, LARGE, owned.heap.search(Group::alone(), true, LARGE, salt)).map(|(run, _)| run);
     // The golden ratio of 256 slabs is slab 158. There is one block from there on.
     assert_eq!([0, 1, 1, 0].map(run), [Some(40), Some(200), Some(40), Some(40)]);
 }
@@ -173,7 +172,9 @@ fn idle_runs_are_retired_from_a_place_on_until_there_are_enough_slabs() {
 #[test]
 fn the_slabs_of_retired_runs_are_counted() {
     // Two runs of two slabs in one word, and two in the next one.
-    for (least, expected) in [(1, &[4, 5][..]), (3, &[4, 5, 30, 31]), (4, &[4, 5, 30, 31]), (5, &[4, 5, 30, 31, 38, 39])] {
+    for (least, expected) in
+        [(1, &[4, 5][..]), (3, &[4, 5, 30, 31]), (4, &[4, 5, 30, 31]), (5, &[4, 5, 30, 31, 38, 39])]
+    {
         let owned = with_idle(PAIR, &[4, 30, 38, 50]);
         let start = owned.layout.run_index(PAIR, 0);
         assert!(owned.heap.retire_idle(start, least));

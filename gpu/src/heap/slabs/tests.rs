@@ -108,7 +108,8 @@ fn lanes_look_at_consecutive_words_and_all_get_the_first_row() {
 #[test]
 fn aligned_slabs_are_claimed_across_words() {
     let row = || (0..4).chain(40..85).chain(90..128);
-    for (len, step, first) in [(40, 1, 40), (45, 1, 40), (40, 2, 40), (40, 4, 40), (37, 16, 48), (38, 16, 0)] {
+    for (len, step, first) in [(40, 1, 40), (45, 1, 40), (40, 2, 40), (40, 4, 40), (37, 16, 48), (38, 16, 0)]
+    {
         with_slabs(128, row(), |slabs| {
             let expected = if first == 0 { Slabs::NONE } else { Slabs { first, len } };
             assert_eq!(slabs.claim_aligned(len, step), expected, "{len} slabs at multiples of {step}");

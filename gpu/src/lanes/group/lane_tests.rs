@@ -37,7 +37,10 @@ fn lanes_vote_and_read_what_others_have() {
         assert_eq!(group.ballot(lane > 5), LaneMask(MASK & !0x3f));
         assert_eq!([3, 4].map(|least| group.all(lane >= least)), [true, false]);
         assert_eq!((group.read_32(lane, 20), group.read_64(u64::from(lane) << 40, 31)), (20, 31 << 40));
-        assert_eq!((group.broadcast_32(lane), group.broadcast_64(u64::MAX - u64::from(lane))), (3, u64::MAX - 3));
+        assert_eq!(
+            (group.broadcast_32(lane), group.broadcast_64(u64::MAX - u64::from(lane))),
+            (3, u64::MAX - 3)
+        );
         assert_eq!(group.lead_64(|| u64::from(lane) + 9), 12);
         let odd = group.filter(lane % 2 == 1);
         assert_eq!((odd.members().0, odd.is_member()), (MASK & 0xaaaa_aaaa, lane % 2 == 1));

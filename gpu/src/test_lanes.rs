@@ -202,7 +202,7 @@ pub fn on_lanes<R: Send>(mask: u32, at: Coords, run: impl Fn(Group) -> R + Sync)
 struct Interrupted<F> {
     other: RefCell<F>,
     steps: Cell<u32>,
-    pauses: Cell<u32>,
+    pauses: RefCell<Vec<u32>>,
 }
 
 // SAFETY: the lane is alone in its grid: it waits for no other, and is the only one at a location.
@@ -236,8 +236,8 @@ unsafe impl<F: FnMut(u32)> Machine for Interrupted<F> {
         }
     }
 
-    fn pause(&self, _: u32) {
-        self.pauses.set(self.pauses.get() + 1);
+    fn pause(&self, nanos: u32) {
+        self.pauses.borrow_mut().push(nanos);
     }
 }
 
@@ -246,18 +246,19 @@ pub struct Ran<R> {
     pub result: R,
     /// Atomic operations.
     pub steps: u32,
-    pub pauses: u32,
+    /// The length of each pause in nanoseconds.
+    pub pauses: Vec<u32>,
 }
 
 /// Runs `run` on a lone lane. Before each of its atomic operations, `other` does what another thread
 /// does there. It gets the number of operations before.
 pub fn interrupted<R>(other: impl FnMut(u32), run: impl FnOnce() -> R) -> Ran<R> {
-    let machine = Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: Cell::new(0) };
+    let machine = Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: RefCell::default() };
     // SAFETY: the machine outlives the guard, which is dropped first.
     let installed = unsafe { install(&machine) };
     let result = run();
     drop(installed);
-    Ran { result, steps: machine.steps.get(), pauses: machine.pauses.get() }
+    Ran { result, steps: machine.steps.get(), pauses: machine.pauses.take() }
 }
 
 /// Runs `run` on a lone lane, with `other` as another thread before operation number `at`. Returns

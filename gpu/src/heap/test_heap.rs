@@ -1,6 +1,7 @@
 //! A heap for unit tests, with runs at the slabs that a test chooses.
 
 #[path = "../../tests/support/heap.rs"]
+#[allow(dead_code, reason = "unit tests use a part of it")]
 mod owned;
 
 use super::bits::{WORD_BITS, full_word};

@@ -74,10 +74,7 @@ fn lanes_with_the_same_block_free_it_one_by_one() {
     assert_eq!(gather(|lane| if lane == 9 { 8 } else { lane }), own);
     let both = |lane: u32| if lane == 9 { 8 } else { lane };
     assert_eq!(gather(|lane| both(lane) + lane / 16 * 32), own);
-    let mut several = own.clone();
-    for lane in 16..32 {
-        several[lane] = if lane == 16 { u32::MAX << 16 } else { 0 };
-    }
+    let several = [&own[..16], &bits_of(&[(16, u32::MAX << 16)])[16..]].concat();
     assert_eq!(gather(|lane| both(lane) + lane / 16 * 160), several);
 }
 

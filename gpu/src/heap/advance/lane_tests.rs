@@ -63,9 +63,9 @@ fn a_row_of_bits_goes_on_in_the_words_of_the_next_lanes() {
 fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
     let owned = heap(1024, 1);
     let hint = owned.heap.hint(0);
-    hint.store_relaxed(70);
-    // The word behind the slabs that are claimed is zero, which is not known above yet.
-    take_slabs(&owned, 7 * 32..8 * 32);
+    hint.store_relaxed(100);
+    // The word behind the slabs that are claimed is zero, and one before, which is not known above.
+    take_slabs(&owned, (8 * 32..9 * 32).chain(32..64));
     let claim = |most, is_picky| {
         let claim = |owned: &OwnedHeap, group| {
             owned.heap.claim_slabs(group, owned.heap.class(PAIR), 0, most, is_picky)
@@ -75,10 +75,10 @@ fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
         (slabs[0].first, slabs[0].len, hint.load_relaxed())
     };
     assert_eq!(owned.heap.class(PAIR).slabs, 4);
-    assert_eq!((claim(40, true), raised(&owned)), ((64, 160, 224), !(0b1_1111 << 2)));
+    assert_eq!((claim(40, true), raised(&owned)), ((96, 160, 256), !(0b1_1111 << 3)));
     // Nothing changes if there are no such slabs.
     take_slabs(&owned, (0..1024).step_by(2));
-    assert_eq!((claim(1, false), claim(1, true)), ((0, 0, 224), (0, 0, 224)));
+    assert_eq!((claim(1, false), claim(1, true)), ((0, 0, 256), (0, 0, 256)));
     hint.store_relaxed(5000);
     [40, 42].into_iter().for_each(|slab| owned.heap.free_slabs().set.insert(slab));
     assert_eq!(claim(9, false), (39, 4, 43));

@@ -142,27 +142,28 @@ fn a_group_goes_on_with_idle_runs_from_a_place_that_depends_on_its_thread() {
 
 #[test]
 fn idle_runs_behind_those_that_are_not_fully_free_are_found() {
-    let owned = heap(256, 1);
-    let next = SizeClass(LARGE.0 + 1);
-    let find = || {
-        let find = |owned: &OwnedHeap, group| {
-            owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), 99)
+    // In the word of the second lane, and behind the words of all three.
+    for run in [37, 101] {
+        let owned = heap(256, 1);
+        let (runs, next) = (owned.heap.runs(), SizeClass(LARGE.0 + 1));
+        let find = || {
+            let find = |owned: &OwnedHeap, group| {
+                owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), 99)
+            };
+            owned.on_lanes(0b111, Coords::SOLE, find).results[0]
         };
-        owned.on_lanes(0b111, Coords::SOLE, find).results[0]
-    };
-    // The last class has an idle run at the first slab, too.
-    owned.add_run(next, 0);
-    owned.add_run_with(LARGE, 7, &[1]);
-    owned.add_run(LARGE, 3 * 32 + 5);
-    assert_eq!(find(), Some((101, 1)));
-    // The first word is zero now, which is known above.
-    let idle = owned.heap.runs().idle();
-    let w = owned.layout.run_index(LARGE, 7) / WORD_BITS;
-    let is_raised = |w: u32| idle.at(idle.level(1).0 + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS) & 1;
-    assert_eq!([idle.word(w).load_relaxed(), is_raised(w), is_raised(w + 3)], [0, 0, 1]);
-    owned.heap.runs().claim(owned.heap.runs().first_word(101), 1);
-    owned.heap.runs().count_claim(101, 0xf, 0xf);
-    assert_eq!((find(), owned.hints(next, 0)), (None, (true, true)));
+        // The next class has an idle run at the first slab.
+        owned.add_run(next, 0);
+        [7, 255].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[1]));
+        owned.add_run(LARGE, run);
+        assert_eq!(find(), Some((run, 1)));
+        // The first word is zero now, which is known above.
+        let (idle, w) = (runs.idle(), owned.layout.run_index(LARGE, 7) / WORD_BITS);
+        let above = idle.at(idle.level(1).0 + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS);
+        assert_eq!((idle.word(w).load_relaxed(), above & 1), (0, 0));
+        runs.count_claim(run, runs.claim(runs.first_word(run), 1), 0xf);
+        assert_eq!((find(), owned.hints(next, 0)), (None, (true, true)));
+    }
 }
 
 #[test]

@@ -36,8 +36,8 @@ if [ "${1:-}" = --sample ]; then
         'Span::left -> i32 with 0'
         'select_bit -> u32 with 0'
     )
-    # The tests have passed without mutants. The files of fields that are left out of a structure are
-    # excluded, because a filter by name does not apply to these mutants.
+    # The tests have passed without mutants. The files of fields that are left out of a structure
+    # are excluded, because a filter by name does not apply to these mutants.
     cargo mutants --package warpheap-device --output "$out" --baseline skip --timeout 60 \
         --cargo-arg=--lib --exclude claim.rs --exclude free.rs "${sample[@]/#/--re=: replace }"
     # A mutant that is not there any more is an error.

@@ -39,8 +39,8 @@ struct TestWarp {
     changed: Condvar,
 }
 
-// SAFETY: what the lanes share is behind the mutex. Pieces of shared memory stay where they are, and
-// one lane runs at a time.
+// SAFETY: what the lanes share is behind the mutex. Pieces of shared memory stay where they are,
+// and one lane runs at a time.
 unsafe impl Sync for TestWarp {}
 
 std::thread_local! {
@@ -250,8 +250,8 @@ pub struct Ran<R> {
     pub pauses: Vec<u32>,
 }
 
-/// Runs `run` on a lone lane. Before each of its atomic operations, `other` does what another thread
-/// does there. It gets the number of operations before.
+/// Runs `run` on a lone lane. Before each of its atomic operations, `other` does what another
+/// thread does there. It gets the number of operations before.
 pub fn interrupted<R>(other: impl FnMut(u32), run: impl FnOnce() -> R) -> Ran<R> {
     let machine = Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: RefCell::default() };
     // SAFETY: the machine outlives the guard, which is dropped first.

@@ -102,7 +102,7 @@ fn lanes_that_the_cursor_leads_to_no_block_search_the_region() {
             pool.alloc_slow(group, 2, taken).map(|block| block.0)
         };
         let blocks = on_lanes(LANES, Coords::SOLE, alloc).results;
-        // The first lane has the block that was taken; the others look in the words after the first.
+        // The first lane has the block that was taken; the others look in the words after it.
         assert_eq!(blocks, [Some(257), Some(288), Some(320)]);
     });
 }

@@ -196,3 +196,6 @@ fn nap(turn: u32) {
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, not(loom)))]
+mod step_tests;

@@ -93,6 +93,17 @@ fn lanes_are_served_from_several_runs() {
 }
 
 #[test]
+fn lanes_that_do_not_ask_get_no_block() {
+    let owned = heap(256, 1);
+    owned.add_run_with(LARGE, 3, &[0, 1, 2]);
+    let search = |owned: &OwnedHeap, group: Group| {
+        owned.heap.search(group, group.lane() != 5, LARGE, 0) == Found::Unsure
+    };
+    assert_eq!(owned.on_lanes(LANES, Coords::SOLE, search).results, [false, true, false]);
+    assert_eq!(owned.free_blocks(LARGE, 3).len(), 1);
+}
+
+#[test]
 fn a_search_goes_on_behind_the_words_that_its_lanes_looked_at() {
     let owned = heap(1024, 1);
     owned.add_run_with(LARGE, 5, &[]);
@@ -125,10 +136,24 @@ fn a_failed_search_is_sure_only_if_no_move_is_under_way() {
         moves.end();
         assert_eq!(search(), Found::Nothing);
     }
-    assert!(!heap.has_any_run(heap.class(LARGE)));
     heap.free_slabs().set.insert(9);
-    assert_eq!([LARGE, PAIR].map(|class| heap.has_any_run(heap.class(class))), [true, false]);
     assert_eq!(search(), Found::Unsure);
+}
+
+#[test]
+fn free_slabs_or_idle_runs_make_a_run() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let idle = owned.heap.runs().idle();
+    let first = owned.layout.run_index(LARGE, 0);
+    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
+    let has = || [LARGE, PAIR].map(|class| owned.heap.has_any_run(owned.heap.class(class)));
+    assert_eq!(has(), [false, false]);
+    owned.heap.free_slabs().set.insert(9);
+    assert_eq!(has(), [true, false]);
+    owned.heap.free_slabs().set.remove_bits(0, 1 << 9);
+    idle.insert(first + 40);
+    assert_eq!(has(), [true, true]);
 }
 
 /// The slabs below 64 that are free.

@@ -133,6 +133,22 @@ fn aligned_slabs_are_claimed_across_words() {
 }
 
 #[test]
+fn a_claim_passes_over_taken_slabs_by_words_and_over_short_rows_at_once() {
+    let steps = |free: Vec<u32>, len| {
+        with_slabs(256, free, |slabs| {
+            let ran = interrupted(|_| (), || slabs.claim_aligned(len, 1));
+            (ran.result, ran.steps)
+        })
+    };
+    // A look at each word, or a second one if no slab is free there.
+    assert_eq!(steps((0..256).filter(|slab| slab % 32 != 31).collect(), 40), (Slabs::NONE, 7));
+    assert_eq!(steps([].into(), 10), (Slabs::NONE, 2 * 8));
+    // The begin and the end of a move, and two atomics.
+    let expected = (Slabs { first: 32, len: 40 }, 1 + 2 + 2 + 4);
+    assert_eq!(steps((0..20).chain(32..72).collect(), 40), expected);
+}
+
+#[test]
 fn slabs_of_which_one_is_taken_are_not_claimed() {
     // Taken in the first word, at the start of the second one, and in it.
     for (taken, found) in [(20, 4), (32, 16), (37, 21)] {

@@ -146,3 +146,77 @@ fn lanes_with_different_sizes_get_a_piece_of_the_tail_or_of_the_next_lease() {
     assert!(done.results[2..].iter().all(|(start, _)| *start >= 16 * HALF));
     check_disjoint(&arena, done.results);
 }
+
+/// Lanes that need these granules allocate from the root, which has 12, or from the shards.
+fn anywhere(arena: &Arena, granules: &[u64]) -> Vec<Option<u64>> {
+    let alloc = |group: Group| {
+        let arena: &Arena = arena;
+        let start = arena.bump.alloc_anywhere(group, granules[group.rank() as usize]);
+        (start != NO_START).then_some(start)
+    };
+    // Lanes 3, 5, 6 and so on.
+    on_lanes([0, 8, 0b10_1000, 0b110_1000][granules.len()], Coords::SOLE, alloc).results
+}
+
+#[test]
+fn lanes_get_one_piece_for_all_or_one_after_the_other() {
+    for (granules, starts, left) in [
+        (&[2, 3][..], &[Some(0), Some(2)][..], 7),
+        (&[5, 5, 2], &[Some(0), Some(5), Some(10)], 0),
+        (&[4, 5, 6], &[Some(0), Some(4), None], 3),
+        (&[20, 3, 20], &[None, Some(0), None], 9),
+        (&[20, 30, 3], &[None, None, Some(0)], 9),
+        (&[12], &[Some(0)], 0),
+        (&[13], &[None], 12),
+    ] {
+        let arena = Arena::new(12, 4, 0);
+        assert_eq!(anywhere(&arena, granules), starts, "{granules:?}");
+        assert_eq!(arena.root.remaining(), Some(left), "{granules:?}");
+    }
+}
+
+/// An arena of which only these shards have granules, 100 for each number.
+fn with_shards(shards: u32, full: &[u32]) -> Arena {
+    let arena = Arena::new(1000, 4, shards);
+    assert_eq!(arena.root.remaining(), Some(1000));
+    assert_eq!(arena.bump.take_from_root(1000, 1000, 1000).len, 1000);
+    for shard in full {
+        let piece = Piece { start: 100 * u64::from(*shard), len: 10 };
+        arena.shards[*shard as usize].lease.swap_relaxed(Lease::of(piece).0);
+    }
+    arena
+}
+
+#[test]
+fn lanes_look_at_all_shards() {
+    for full in 0..7 {
+        let arena = with_shards(7, &[full]);
+        let first = 100 * u64::from(full);
+        assert_eq!(anywhere(&arena, &[2, 3, 4]), [0, 2, 5].map(|n| Some(first + n)));
+        assert_eq!(anywhere(&arena, &[2, 2]), [None; 2]);
+        assert_eq!(anywhere(&arena, &[1]), [Some(first + 9)]);
+    }
+}
+
+#[test]
+fn a_search_is_not_sure_while_a_shard_is_between_two_leases() {
+    for shard in [0, 2, 6] {
+        let arena = with_shards(7, &[]);
+        arena.shards[shard].lease.sub_relaxed(1);
+        assert_eq!(anywhere(&arena, &[5]), [None]);
+        assert_eq!(arena.root.ceiling.load_relaxed(), u64::MAX);
+        arena.shards[shard].lease.swap_relaxed(Lease::NONE.0);
+        assert_eq!(anywhere(&arena, &[5]), [None]);
+        assert_eq!(arena.root.ceiling.load_relaxed(), 5);
+    }
+}
+
+#[test]
+fn lanes_of_one_warp_allocate_in_a_row() {
+    let arena = arena();
+    let alloc = |group: Group| granule(&arena, 16 * (1 + group.rank() as usize), 1);
+    assert_eq!(on_lanes(0b111, Coords::SOLE, alloc).results, [0, 1, 3].map(Some));
+    let alloc = |group: Group| granule(&arena, 16 * (1 + group.rank() as usize % 2), 1);
+    let done = on_lanes(u32::MAX, Coords::SOLE, alloc).results;
+    assert!(done.into_iter().eq((0..32).map(|lane| Some(6 + lane / 2 * 3 + lane % 2))));
+}

@@ -1,6 +1,6 @@
 //! Blocks for groups of lanes, and what they cost.
 
-use super::{CAPACITY, ForLanes, LAST, with_pool};
+use super::{CAPACITY, ForLanes, LAST, with_faults, with_pool};
 use crate::freelist::claim::Taken;
 use crate::freelist::reserve::Reservation;
 use crate::freelist::{FreeList, Region};
@@ -137,4 +137,44 @@ fn a_handle_names_the_memory_of_its_pool() {
         pool.for_each_range(&mut |start, bytes| assert_eq!(found.replace((start, bytes)), None));
         assert_eq!(found, Some((1 << 20, u64::from(CAPACITY) * 16)));
     });
+}
+
+#[test]
+fn lanes_allocate_in_a_row() {
+    with_pool(|pool| {
+        let pool = ForLanes::new(*pool);
+        let alloc = |_| pool.get().alloc_index().map(|block| block.0);
+        assert_eq!(on_lanes(LANES, Coords::SOLE, alloc).results, [0, 1, 2].map(Some));
+        let all = on_lanes(u32::MAX, Coords::SOLE, alloc).results;
+        assert!(all.into_iter().eq((3..35).map(Some)));
+    });
+}
+
+#[test]
+fn a_block_that_is_free_or_freed_by_two_lanes_is_recorded_once() {
+    for (blocks, expected, faults) in [
+        ([5, 6, 7], &[5, 6, 7][..], &[6][..]),
+        ([5, 5, 9], &[5, 9], &[5]),
+        ([5, 40, 9], &[5, 9, 40], &[]),
+        ([6, 40, 9], &[9, 40], &[6]),
+        ([40, 6, 72], &[40, 72], &[6]),
+    ] {
+        let (freed, mut found) = with_faults(|pool| {
+            take_first(pool, 96);
+            // Block 6 is free already, which the region does not count.
+            pool.word(0).and_release(!(1 << 6));
+            free(pool, LANES, |rank| blocks[rank as usize]);
+            let found: Vec<_> = pool.faults().faults().map(|fault| (fault.detail, fault.address)).collect();
+            let counted = pool.region(0).free() as u32 - 32;
+            let free = free_blocks(pool, 96);
+            assert_eq!(counted, free.len() as u32 - 1);
+            (free, found)
+        });
+        found.sort();
+        assert!(
+            found.into_iter().eq(faults.iter().map(|block| (*block, (1 << 20) + 16 * block))),
+            "{blocks:?}"
+        );
+        assert!(expected.iter().all(|block| freed.contains(block)));
+    }
 }

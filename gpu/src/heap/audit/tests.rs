@@ -129,3 +129,36 @@ fn bits_behind_the_blocks_of_a_run_are_found() {
     let beyond = |word, bits| (Some(4), Defect::BitsBeyond { word, bits });
     assert_eq!(found[..2], [beyond(0, 0b1010_0000), beyond(3, 1)]);
 }
+
+#[test]
+fn indices_behind_the_last_slab_are_found() {
+    let owned = heap(100, 1);
+    let (runs, index) = (owned.heap.runs(), owned.layout.run_index(CLASS, 0));
+    owned.heap.free_slabs().set.insert(101);
+    runs.listed().insert(index + 107);
+    runs.idle().insert(index + 127);
+    let outside = |slab| (None, Defect::SlabOutside { slab });
+    assert_eq!(audit(&owned).defects, [101, 107, 127].map(outside));
+}
+
+#[test]
+fn a_word_without_its_bit_above_is_found() {
+    let owned = heap(100, 1);
+    let set = owned.heap.free_slabs().set;
+    set.at(set.level(1).0).and_acq_rel(!(1 << 2));
+    assert_eq!(audit(&owned).defects, [(None, Defect::NotRaised { level: 0, word: 2 })]);
+}
+
+#[test]
+fn spans_that_were_not_replaced_or_end_outside_are_found() {
+    let owned = heap(100, 1);
+    let cursor = owned.heap.cursor(CLASS, owned.layout.shards - 1);
+    cursor.take(7);
+    assert_eq!(audit(&owned).defects, [(None, Defect::SpanNotReplaced { beyond: 7 })]);
+    for (end, defects) in [(100, 0), (101, 1)] {
+        cursor.take(1 << 16);
+        cursor.replace(cursor.span(), super::super::Span::new(owned.heap.class(CLASS), end - 1, 1));
+        let outside = (None, Defect::SpanOutside { end });
+        assert_eq!(audit(&owned).defects, vec![outside; defects]);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::super::BlockCache;
 use super::*;
+use crate::fault::FaultCheck;
 use crate::heap::class::SizeClass;
 use crate::heap::test_heap::heap;
 use crate::machine::Coords;
@@ -83,4 +84,42 @@ fn a_cache_serves_the_layouts_that_a_class_serves() {
     assert_eq!([class(1, 1), class(48 << 10, 1)], [Some(SizeClass(0)), Some(largest)]);
     assert_eq!([class(0, 1), class((48 << 10) + 1, 1), class(1, 1 << 15)], [None; 3]);
     assert_eq!(class(1, 1 << 14), Some(SizeClass::of(1 << 14)));
+}
+
+#[test]
+fn a_cache_keeps_the_blocks_of_its_class_that_are_not_in_it_yet() {
+    let owned = heap(256, 1);
+    let [small, large] = [64, 100].map(|size| Layout::from_size_align(size, 1).unwrap());
+    // SAFETY: the only thread of its block does it.
+    let mut cache = unsafe { BlockCache::<4, 2>::begin(&owned.heap, small) };
+    let mut free = |address: u64| {
+        // SAFETY: no thread uses it.
+        unsafe { cache.free(NonNull::new(address as *mut u8).unwrap()) };
+    };
+    let alloc = |layout| owned.heap.alloc(layout).unwrap().as_ptr() as u64;
+    let [kept, other, second, third] = [small, large, small, small].map(alloc);
+    let live = |size: u32, address| {
+        let class = SizeClass::of(size);
+        let (run, block) = owned.block_at(class, address);
+        !owned.free_blocks(class, run).contains(&block)
+    };
+    let outside = owned.heap.base() as u64 + owned.heap.capacity();
+    for address in [kept, kept, kept + 4, outside, other, second, third] {
+        free(address);
+    }
+    assert_eq!(
+        [live(64, kept), live(100, other), live(64, second), live(64, third)],
+        [true, false, true, false]
+    );
+    let checks: Vec<_> = owned.faults.faults().map(|fault| (fault.check, fault.address)).collect();
+    let expected =
+        [(FaultCheck::InSlots, kept), (FaultCheck::NotAStart, kept + 4), (FaultCheck::Outside, outside)];
+    assert_eq!(checks, expected);
+    // A block of another class comes from the heap, one of the class from the slots.
+    let mut alloc = |layout| cache.alloc(layout).unwrap().as_ptr() as u64;
+    assert_eq!(
+        owned.block_at(SizeClass::of(100), alloc(large)).0,
+        owned.block_at(SizeClass::of(100), other).0
+    );
+    assert_eq!([alloc(small), alloc(small)], [second, kept]);
 }

@@ -44,3 +44,9 @@ fn the_hints_of_shards_are_in_sectors_of_their_own() {
     let at = |shard| (&raw const *owned.heap.hint(shard)).addr();
     assert_eq!([1, 2, 7].map(|shard| at(shard) - at(0)), [32, 64, 7 * 32]);
 }
+
+#[test]
+fn a_slab_is_free_before_its_first_use_and_after_its_last_one() {
+    let [fresh, free] = [Heap::fresh_entry(), Heap::free_entry()].map(Entry);
+    assert!(fresh.is_free() && free.is_free() && fresh != free);
+}

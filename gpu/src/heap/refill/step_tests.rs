@@ -2,7 +2,9 @@
 
 use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
+use crate::machine::Coords;
 use crate::test_lanes::interrupted_at;
+use core::alloc::Layout;
 
 /// 256 blocks in eight words, in one slab.
 const SMALL: SizeClass = SizeClass::of(64);
@@ -132,4 +134,17 @@ fn a_group_waits_for_one_that_crosses_the_end_or_searches() {
             }
         }
     }
+}
+
+#[test]
+fn a_group_of_which_a_lane_got_a_block_draws_again_for_the_others() {
+    // The tickets are for blocks 42 and 43 of the first run. Behind the 64 tickets that the other
+    // lane takes when it is alone, a block of the second run is free.
+    let owned = with_runs(&[42], &[232]);
+    owned.heap.cursor(SMALL, 0).replace(Span::UNUSED, span(&owned, 300));
+    let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
+        let block = owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).unwrap();
+        owned.block_at(SMALL, block.as_ptr() as u64)
+    });
+    assert_eq!(done.results, [(10, 42), (11, 232)]);
 }

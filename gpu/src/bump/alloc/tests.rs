@@ -220,3 +220,23 @@ fn lanes_of_one_warp_allocate_in_a_row() {
     let done = on_lanes(u32::MAX, Coords::SOLE, alloc).results;
     assert!(done.into_iter().eq((0..32).map(|lane| Some(6 + lane / 2 * 3 + lane % 2))));
 }
+
+#[test]
+fn a_lease_has_a_least_length_while_the_root_has_more() {
+    // Of 2 shards, each one's share is 500 granules, or 5000.
+    for (left, len) in [(1000, 1000), (10_000, 4998)] {
+        let arena = Arena::new(1 << 16, 4, 2);
+        let all = arena.root.remaining().unwrap();
+        assert!(!arena.bump.take_from_root(all - left, 1, 1).is_none());
+        arena.bump.store_next_lease(1, 7);
+        assert_eq!(Lease(arena.shards[1].lease.load_relaxed()).remaining(), Some(len));
+        assert_eq!(arena.root.remaining(), Some(left - u64::from(len)));
+    }
+}
+
+#[test]
+fn a_root_below_zero_has_nothing_until_it_is_settled() {
+    let arena = Arena::new(100, 4, 0);
+    arena.root.remaining.sub_relaxed(101);
+    assert_eq!((arena.root.remaining(), arena.bump.take_from_root(1, 1, 1)), (None, Piece::UNSETTLED));
+}

@@ -126,7 +126,11 @@ fn a_reservation_with_a_debt_claims_nothing_yet() {
         assert_eq!(pool.reserve(0, 125).count, 125);
         let other = || assert_eq!(pool.reserve(0, 2).count, 2);
         let (got, _) = interrupted_at(1, other, || pool.take(0, 3));
-        assert_eq!((got.1.count(), got.1.reservation()), (0, Reservation { count: 1, owed: 2, cursor: 127 }));
+        let reservation = Reservation { count: 1, owed: 2, cursor: 127 };
+        assert_eq!((got.1.count(), got.1.reservation()), (0, reservation));
+        pool.credit(0, 1);
+        let settled = got.1.settled(pool, 0).reservation();
+        assert_eq!(settled, Reservation { count: 2, owed: 0, ..reservation });
     });
 }
 
@@ -164,7 +168,9 @@ fn a_block_that_is_free_or_freed_by_two_lanes_is_recorded_once() {
             // Block 6 is free already, which the region does not count.
             pool.word(0).and_release(!(1 << 6));
             free(pool, LANES, |rank| blocks[rank as usize]);
-            let found: Vec<_> = pool.faults().faults().map(|fault| (fault.detail, fault.address)).collect();
+            let faults = || pool.faults().faults();
+            assert!(faults().all(|fault| fault.seen.word.is_some()));
+            let found: Vec<_> = faults().map(|fault| (fault.detail, fault.address)).collect();
             let counted = pool.region(0).free() as u32 - 32;
             let free = free_blocks(pool, 96);
             assert_eq!(counted, free.len() as u32 - 1);

@@ -2,6 +2,7 @@
 
 use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
+use std::format;
 use std::vec;
 use std::vec::Vec;
 
@@ -161,4 +162,59 @@ fn spans_that_were_not_replaced_or_end_outside_are_found() {
         let outside = (None, Defect::SpanOutside { end });
         assert_eq!(audit(&owned).defects, vec![outside; defects]);
     }
+}
+
+#[test]
+fn bits_and_counts_without_a_run_are_found() {
+    let owned = heap(100, 1);
+    let runs = owned.heap.runs();
+    runs.bits(runs.first_word(9) + 3).or_relaxed(6);
+    runs.count(10).add_relaxed(5);
+    let expected = [
+        (Some(9), Defect::BitsWithoutClass { word: 3, bits: 6 }),
+        (Some(10), Defect::CountWithoutRun { count: 5 }),
+    ];
+    assert_eq!(audit(&owned).defects, expected);
+}
+
+#[test]
+fn hints_that_disagree_with_the_bits_of_a_run_are_found() {
+    let owned = heap(100, 1);
+    owned.add_run(CLASS, 7);
+    owned.add_run_with(CLASS, 8, &[]);
+    owned.add_run_with(CLASS, 9, &[3]);
+    let (runs, index) = (owned.heap.runs(), owned.layout.run_index(CLASS, 0));
+    runs.listed().remove_bits(index / 32, 0b111 << 7);
+    runs.idle().remove_bits(index / 32, 0b111 << 7);
+    runs.count(8).add_relaxed(2);
+    let expected = [
+        (Some(7), Defect::NotListed),
+        (Some(7), Defect::NotIdle),
+        (Some(8), Defect::Count { bits: 0, count: 2 }),
+        (Some(9), Defect::NotListed),
+    ];
+    assert_eq!(audit(&owned).defects, expected);
+}
+
+#[test]
+fn slabs_that_are_in_use_and_free_are_found() {
+    let owned = heap(100, 1);
+    owned.add_run(PAIR, 4);
+    owned.heap.free_slabs().set.insert(5);
+    // An allocation that is longer than the heap.
+    write(&owned, 98, Entry::large(5));
+    write(&owned, 99, Entry::REST);
+    let found = audit(&owned);
+    let entry = Entry::of_class(PAIR, 1, 2).0;
+    let past_end = Defect::ReachesPastEnd { slabs: 5 };
+    assert_eq!(found.defects, [(Some(5), Defect::TakenAndFree { entry }), (Some(98), past_end)]);
+    assert_eq!(found.large, [(98, 2)]);
+}
+
+#[test]
+fn a_violation_says_where_it_is_and_what_was_found() {
+    let violation = Violation { slab: Some(7), class: Some(CLASS), found: Defect::NotIdle };
+    assert_eq!(violation.invariant().number(), "I6 of runs");
+    let text = "slab 7, class 8 (64 B), all its blocks are free, but it is not idle";
+    assert_eq!(format!("{violation}"), text);
 }

@@ -218,3 +218,15 @@ fn a_violation_says_where_it_is_and_what_was_found() {
     let text = "slab 7, class 8 (64 B), all its blocks are free, but it is not idle";
     assert_eq!(format!("{violation}"), text);
 }
+
+#[test]
+fn slabs_without_memory_are_not_in_the_free_set() {
+    let owned = heap(64, 1);
+    owned.heap.free_slabs().set.remove_bits(1, u32::MAX << 28);
+    owned.heap.free_slabs().set.insert(62);
+    let mut found = Findings::default();
+    owned.heap.audit(60, &mut found);
+    assert_eq!(found.defects, [(Some(62), Defect::Withheld)]);
+    let is_withheld = |slab: &u32| found.free[*slab as usize] == (*slab, FreeSlab::Withheld);
+    assert!((0..64).filter(is_withheld).eq(60..64));
+}

@@ -2,6 +2,7 @@
 
 use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
+use crate::machine::Coords;
 use crate::test_lanes::{Ran, interrupted};
 use core::alloc::Layout;
 
@@ -64,4 +65,26 @@ fn an_allocation_waits_for_the_moves_of_other_threads() {
     // All together, a few milliseconds.
     let nanos: u32 = ran.pauses.iter().sum();
     assert!(ran.result.is_none() && (1_200_000..2_400_000).contains(&nanos), "{nanos} ns");
+}
+
+#[test]
+fn a_lane_that_has_a_block_does_not_search_for_another() {
+    let owned = heap(64, 1);
+    for run in 0..64 {
+        let free: &[u32] = match run {
+            10 => &[0],
+            20 => &[1, 2],
+            _ => &[],
+        };
+        owned.add_run_with(LARGE, run, free);
+    }
+    // One ticket is left for two lanes, and there is no other span.
+    let span = Span::new(owned.heap.class(LARGE), 10, 1).with_left(1);
+    owned.heap.cursor(LARGE, 0).replace(Span::UNUSED, span);
+    let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
+        let block = owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap();
+        owned.block_at(LARGE, block.as_ptr() as u64)
+    });
+    assert_eq!((done.results[0].0, done.results[1]), (20, (10, 0)));
+    assert_eq!(owned.free_blocks(LARGE, 20).len(), 1);
 }

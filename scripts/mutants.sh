@@ -24,16 +24,14 @@ if [ "${1:-}" = --sample ]; then
         CARGO_TARGET_DIR=$out/install CARGO_INCREMENTAL=0 \
             cargo install --locked --debug --root "$out" --version "$version" cargo-mutants
     fi
+    # Builds take longer than tests here.
+    export CARGO_PROFILE_DEV_OPT_LEVEL=0
     # One mutant of each of these functions, which the unit tests catch.
     sample=(
         'Lease::piece -> Option<Piece> with None'
-        'Lease::start_if_enough -> Option<u64> with None'
         'Geometry::blocks_in -> u32 with 0'
-        'Word::step -> u64 with 0'
-        'SizeClass::shift -> u32 with 0'
         'ClassInfo::span_runs -> u32 with 0'
         'first_run -> Option<u32> with None'
-        'Span::left -> i32 with 0'
         'select_bit -> u32 with 0'
     )
     # The tests have passed without mutants. The files of fields that are left out of a structure

@@ -2,7 +2,7 @@
 # Tests mutants of the device crate's allocators: `scripts/mutants.sh [SHARD]`, by default the first
 # of 50 shards, `0/50`, and prints those that all tests miss. The unit tests come first, then the
 # tests against models, then those that simulate warps; outcomes of each are in target/mutants.
-# `--sample` tests a few mutants that must all be caught, and installs cargo-mutants.
+# `--sample` tests a few mutants that must all be caught. Installs cargo-mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,13 +17,13 @@ export PROPTEST_CASES=32 PROPTEST_RNG_SEED=1 PROPTEST_MAX_SHRINK_ITERS=0
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 
 mkdir -p "$out"
+export PATH=$out/bin:$PATH
+if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
+    # Without optimisation, which takes a quarter of the time: it mostly waits for cargo.
+    CARGO_TARGET_DIR=$out/install CARGO_INCREMENTAL=0 \
+        cargo install --locked --debug --root "$out" --version "$version" cargo-mutants
+fi
 if [ "${1:-}" = --sample ]; then
-    export PATH=$out/bin:$PATH
-    if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
-        # Without optimisation, which takes a quarter of the time: it mostly waits for cargo.
-        CARGO_TARGET_DIR=$out/install CARGO_INCREMENTAL=0 \
-            cargo install --locked --debug --root "$out" --version "$version" cargo-mutants
-    fi
     # Builds take longer than tests here.
     export CARGO_PROFILE_DEV_OPT_LEVEL=0
     # One mutant of each of these functions, which the unit tests catch.
@@ -73,8 +73,8 @@ stage() {
 stage unit --shard "$shard" --sharding round-robin --cargo-arg=--lib
 stage models --cargo-arg=--test={'*_properties','heap_r*',faults}
 # The baseline of another package cannot be tested.
-stage warps --baseline skip --timeout 60 --test-package warpheap \
-    --cargo-arg=--test={device_pools,simt}
+stage warps --baseline skip --timeout 60 --test-package warpheap --test-package warpheap-harness \
+    --cargo-arg=--test={device_pools,simt,heap_groups}
 
 echo "== missed:"
 cat "$folder/missed.txt"

@@ -28,6 +28,10 @@ compile_error!("`--cfg loom` needs the feature `loom`, which brings the model ch
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+/// For code that unit tests share with the other tests.
+#[cfg(all(test, not(loom)))]
+extern crate self as warpheap_device;
+
 #[doc(hidden)]
 pub mod __private;
 pub mod alloc;
@@ -47,6 +51,8 @@ pub mod scans;
 pub mod shared;
 mod spill;
 pub mod sync;
+#[cfg(all(test, not(loom)))]
+mod test_lanes;
 pub mod thread;
 pub mod units;
 pub mod warp;

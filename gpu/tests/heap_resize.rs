@@ -208,10 +208,14 @@ fn the_old_block_is_as_it_was_when_there_is_no_other() {
         let mut checked = Checked::new(1 << 20);
         let whole = checked.owned.layout.bytes() as usize;
         checked.alloc(Layout::from_size_align(1000, 8).unwrap(), false);
-        for too_large in [whole, whole + 1, isize::MAX as usize - 7, usize::MAX] {
+        // 2^32 slabs and one more.
+        let wraps = ((1 << 32) + 1) * checked.owned.layout.slab_bytes() as usize;
+        for too_large in [whole, whole + 1, wraps, isize::MAX as usize - 7, usize::MAX] {
             checked.resize(0, too_large);
             assert_eq!(checked.blocks[0].layout.size(), 1000);
         }
+        assert_eq!(checked.owned.heap.capacity(), whole as u64);
+        assert_eq!(checked.owned.heap.alloc(Layout::from_size_align(16, 4 << 20).unwrap()), None);
         checked.end();
     });
 }

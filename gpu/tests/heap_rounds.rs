@@ -9,7 +9,7 @@ mod lane;
 use heap::OwnedHeap;
 use lane::{LANE, with_lane};
 use std::alloc::Layout;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 
 const MULTIPROCESSORS: u32 = 8;
@@ -62,4 +62,42 @@ fn rounds() {
         owned.check(&BTreeMap::new());
         assert_eq!(owned.faults.count(), 0);
     }
+}
+
+/// Allocates blocks of `size` bytes on one SM until the allocation fails.
+fn exhaust(owned: &OwnedHeap, multiprocessor: u32, size: usize) -> BTreeSet<NonNull<u8>> {
+    LANE.set(multiprocessor);
+    let mut blocks = BTreeSet::new();
+    while let Some(block) = owned.heap.alloc(Layout::from_size_align(size, 16).unwrap()) {
+        assert!(blocks.insert(block), "{block:?} twice");
+    }
+    blocks
+}
+
+#[test]
+fn a_multiprocessor_finds_all_free_blocks_in_the_runs_of_another() {
+    with_lane(|| {
+        let owned = OwnedHeap::new(32 << 20, MULTIPROCESSORS);
+        for size in [500, 1000, 5000] {
+            let mut blocks = exhaust(&owned, 0, size);
+            // An allocation by one lane ends before it has passed all blocks of a long span.
+            blocks.append(&mut exhaust(&owned, MULTIPROCESSORS - 1, size));
+            for share in [3, 99] {
+                let freed: BTreeSet<_> = blocks.iter().copied().skip(share / 2).step_by(share).collect();
+                for block in &freed {
+                    // SAFETY: allocated above, and not used.
+                    unsafe { owned.heap.free(*block) };
+                }
+                assert!(exhaust(&owned, MULTIPROCESSORS - 1, size) == freed, "{size} bytes, one in {share}");
+            }
+            let live = [Layout::from_size_align(size, 16).unwrap()].repeat(blocks.len());
+            owned.check(&owned.by_class(live.iter()));
+            while let Some(block) = blocks.pop_first() {
+                // SAFETY: as above.
+                unsafe { owned.heap.free(block) };
+            }
+            owned.check(&BTreeMap::new());
+        }
+        assert_eq!(owned.faults.count(), 0);
+    });
 }

@@ -248,3 +248,6 @@ impl Request<'_> {
 const fn granules_in(bytes: u32, granule_bytes: u32, granule_log2: u32) -> u32 {
     (bytes + (granule_bytes - 1)) >> granule_log2
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

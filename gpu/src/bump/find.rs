@@ -29,9 +29,9 @@ impl Bump {
             let min = group.broadcast_64(granules);
             // Enough for all lanes, or for the leader only: the part of a piece that no lane fits
             // into would be lost.
-            let mut piece = self.search(group, total, total);
+            let mut piece = self.search(group, total);
             if piece == Piece::NOTHING && total > min {
-                piece = self.search(group, min, min);
+                piece = self.search(group, min);
             }
             let fits = before + granules <= piece.len;
             let failed = piece == Piece::NOTHING && granules >= min;
@@ -46,16 +46,16 @@ impl Bump {
         NO_START
     }
 
-    /// Allocates `wanted` granules, or else `min`, from the root, or else from a shard. If there
-    /// are none and no thread was changing anything, this result is final until the next reset:
+    /// Allocates `wanted` granules from the root, or else from a shard. If there are not as many in
+    /// one piece and no thread was changing anything, this result is final until the next reset:
     /// lowers the ceiling.
-    fn search(&self, group: Group, wanted: u64, min: u64) -> Piece {
+    fn search(&self, group: Group, wanted: u64) -> Piece {
         // Relaxed: a stale ceiling only lets the search run (I5).
-        if min >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
+        if wanted >= group.lead_64(|| self.root().ceiling.load_relaxed()) {
             return Piece::NOTHING;
         }
         // The root first: memory moves from the root to the shards, never back.
-        let root = if group.leads() { self.take_from_root(wanted, min, min) } else { Piece::NOTHING };
+        let root = if group.leads() { self.take_from_root(wanted, wanted, wanted) } else { Piece::NOTHING };
         let root = root.broadcast(group);
         if !root.is_none() {
             return root;
@@ -63,10 +63,9 @@ impl Bump {
         // ordering: acquire; pairs with LEND in `store_next_lease`: what the root has leased by now
         // is in its shard, or that shard is seen unsettled.
         SEE_LENT.fence_acquire();
-        let Look { shard, settled } = self.look(group, min);
+        let Look { shard, settled } = self.look(group, wanted);
         if shard != NO_SHARD {
-            let piece =
-                if group.leads() { carve_shard(self.shard(shard), wanted, min) } else { Piece::NOTHING };
+            let piece = if group.leads() { carve_shard(self.shard(shard), wanted) } else { Piece::NOTHING };
             let piece = piece.broadcast(group);
             // The piece was there a moment ago: search again.
             return if piece.is_none() { Piece::UNSETTLED } else { piece };
@@ -77,7 +76,7 @@ impl Bump {
         }
         if group.leads() {
             LOWER_CEILING.delay();
-            self.root().ceiling.min_relaxed(min);
+            self.root().ceiling.min_relaxed(wanted);
         }
         Piece::NOTHING
     }
@@ -134,26 +133,25 @@ fn longest_piece(shard: &Shard) -> Option<u32> {
 
 /// Takes granules from the lease of a shard, or else from its tail.
 #[inline(always)]
-fn carve_shard(shard: &Shard, wanted: u64, min: u64) -> Piece {
+fn carve_shard(shard: &Shard, wanted: u64) -> Piece {
     let lease = Lease(shard.lease.load_relaxed());
-    let piece = if lease.is_retired() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted, min) };
-    if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted, min) } else { piece }
+    let piece = if lease.is_retired() { Piece::NOTHING } else { carve(&shard.lease, lease, wanted) };
+    if piece.is_none() { carve(&shard.tail, Lease(shard.tail.load_relaxed()), wanted) } else { piece }
 }
 
-/// Takes `wanted` granules, or else `min`, from the front of a lease or a tail whose last read
-/// value is `seen`. Never goes below zero. Uses a compare-and-swap instead of a subtraction:
-/// nothing is left to settle.
+/// Takes `wanted` granules from the front of a lease or a tail whose last read value is `seen`.
+/// Never goes below zero. Uses a compare-and-swap instead of a subtraction: nothing is left to
+/// settle.
 #[inline(always)]
-fn carve(word: &AtomicU64, seen: Lease, wanted: u64, min: u64) -> Piece {
+fn carve(word: &AtomicU64, seen: Lease, wanted: u64) -> Piece {
     let Some(piece) = seen.piece() else { return Piece::UNSETTLED };
-    if piece.len < min {
+    if piece.len < wanted {
         return Piece::NOTHING;
     }
-    let len = if piece.len >= wanted { wanted } else { min };
-    let rest = Lease::of(piece.after(len));
+    let rest = Lease::of(piece.after(wanted));
     CARVE.delay();
     if word.cas_relaxed(seen.0, rest.0).is_ok() {
-        Piece { start: piece.start, len }
+        Piece { start: piece.start, len: wanted }
     } else {
         Piece::UNSETTLED
     }

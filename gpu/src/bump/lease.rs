@@ -160,6 +160,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_may_end_where_the_largest_arena_does() {
+        for end in [MAX_END - 1, MAX_END] {
+            let (piece, lease) =
+                (Piece { start: end - 5, len: 5 }, Lease::of(Piece { start: end - 5, len: 5 }));
+            assert_eq!((lease.is_retired(), lease.piece()), (false, Some(piece)));
+        }
+        assert!(Lease::RETIRED.is_retired() && !Lease::NONE.is_retired());
+    }
+
+    #[test]
     fn failed_subtractions_of_every_warp_of_a_gpu_leave_the_end_intact() {
         for start in [Lease::of(Piece { start: MAX_END - 5, len: 5 }), Lease::RETIRED] {
             let mut word = start.0;

@@ -45,6 +45,10 @@ mod lease;
 mod refill;
 mod root;
 mod state;
+#[cfg(all(test, not(loom)))]
+#[path = "../../tests/support/arena.rs"]
+#[allow(dead_code, reason = "unit tests use a part of it")]
+mod test_arena;
 
 pub use handle::{Bump, MAX_GRANULES, POINTS, SITES};
 pub use lease::RESIDENT_WARPS;

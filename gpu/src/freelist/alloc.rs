@@ -69,7 +69,7 @@ impl FreeList {
     /// the leader only.
     #[cold]
     #[inline(never)]
-    fn alloc_slow<const WHOLE: bool>(
+    pub(super) fn alloc_slow<const WHOLE: bool>(
         &self,
         lanes: Lanes<WHOLE>,
         first: u32,
@@ -94,7 +94,7 @@ impl FreeList {
 
     /// Searches the other regions until every lane of the group has a block or the pool is empty.
     #[inline(never)]
-    fn search(&self, group: Group, first: u32) -> Option<BlockIndex> {
+    pub(super) fn search(&self, group: Group, first: u32) -> Option<BlockIndex> {
         let (mut group, mut first) = (group, first);
         let mut patience = PATIENCE;
         // Every round serves a lane or uses up patience.

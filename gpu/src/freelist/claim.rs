@@ -48,7 +48,7 @@ pub(super) const SCATTERED: u32 = u32::MAX;
 /// Passes over a region before its metadata is reported as corrupt. Each reservation guarantees a
 /// clear bit (I1). A pass misses a bit only if another claim took it, or if its release is not
 /// visible yet, so a few passes are enough.
-const PASSES: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
+pub(super) const PASSES: u32 = if NATIVE_LAYOUT { 1 << 10 } else { 4 };
 
 impl FreeList {
     /// Takes up to `wanted` blocks of region `r`: reserves them, and claims bits in the words under

@@ -226,3 +226,18 @@ fn row_len(group: Group, word: u32, from: u32, step: u32, most: u32) -> u32 {
     }
     len
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_ends_at_a_clear_bit_or_at_the_end_of_the_words() {
+        let len = |word, from, step, most| row_len(Group::alone(), word, from, step, most);
+        assert_eq!([1, 2, 3, 4, 5, 9].map(|most| len(0b0101_0101_0000, 4, 2, most)), [1, 2, 3, 4, 4, 4]);
+        assert_eq!([len(u32::MAX, 30, 1, 99), len(u32::MAX, 1, 16, 99), len(1 << 31, 31, 1, 99)], [2, 2, 1]);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod lane_tests;

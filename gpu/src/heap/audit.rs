@@ -104,3 +104,6 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

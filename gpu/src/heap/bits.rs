@@ -43,11 +43,7 @@ pub(super) const fn low_bits(n: u32) -> u32 {
 /// The number of consecutive set bits of `word` from `bit` on.
 #[inline(always)]
 pub(super) const fn run_at(word: u32, bit: u32) -> u32 {
-    if bit >= WORD_BITS {
-        return 0;
-    }
-    let run = (!(word >> bit)).trailing_zeros();
-    if run < WORD_BITS - bit { run } else { WORD_BITS - bit }
+    if bit >= WORD_BITS { 0 } else { (!(word >> bit)).trailing_zeros() }
 }
 
 /// The first bit of the first `least` consecutive set bits of `word`.
@@ -73,7 +69,16 @@ mod tests {
         assert_eq!((run_at(0b1110, 1), run_at(u32::MAX, 30), run_at(1, 32)), (3, 2, 0));
         assert_eq!((first_run(0b1101_1101, 3), first_run(0b1101_1101, 4)), (Some(2), None));
         assert_eq!((first_run(0, 1), first_run(u32::MAX, 32)), (None, Some(0)));
-        assert_eq!(first_run(0b0111_0001, 3), Some(4));
+        assert_eq!((first_run(0b0111_0001, 3), first_run(0b0111_1011, 3)), (Some(4), Some(3)));
+    }
+
+    #[test]
+    fn the_first_run_is_the_first_of_all_places_with_as_many_bits() {
+        let words = (0..1 << 16).chain((0..1 << 16).map(|word: u32| word.wrapping_mul(0x9e37_79b9)));
+        for (word, least) in words.flat_map(|word| [1, 2, 3, 7, 16].map(|least| (word, least))) {
+            let is_run = |bit: &u32| word >> bit & low_bits(least) == low_bits(least);
+            assert_eq!(first_run(word, least), (0..=WORD_BITS - least).find(is_run), "{word:#x}, {least}");
+        }
     }
 
     #[test]

@@ -37,3 +37,9 @@ fn a_span_whose_last_ticket_was_taken_meanwhile_does_not_start_again() {
     cursor.replace(seen, next);
     assert_eq!(cursor.span(), next.with_left(0));
 }
+
+#[test]
+fn a_dry_span_stays_dry_and_a_passed_one_passed() {
+    let span = Span::new(&info(), 0, 1);
+    assert_eq!((span.dry().dry(), span.passed().passed()), (span.dry(), span.passed()));
+}

@@ -115,3 +115,6 @@ impl Heap {
         next.with_left(next.left() + seen.left()).passed()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -214,3 +214,6 @@ impl Heap {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

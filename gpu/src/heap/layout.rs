@@ -7,8 +7,8 @@ use crate::sync::NATIVE_LAYOUT;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
-/// Slabs are from 16 KiB to 512 KiB.
-const SLAB_LOG2: (u32, u32) = (14, 19);
+/// Slabs are from 16 KiB to 512 KiB, in the largest heap.
+const LEAST_SLAB_LOG2: u32 = 14;
 
 /// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
 /// largest one of [`HeapLayout::tiny`].
@@ -62,13 +62,7 @@ impl HeapLayout {
             return None;
         }
         let log2 = bytes.ilog2().div_ceil(2) - 1;
-        let slab_log2 = if log2 < SLAB_LOG2.0 {
-            SLAB_LOG2.0
-        } else if log2 > SLAB_LOG2.1 {
-            SLAB_LOG2.1
-        } else {
-            log2
-        };
+        let slab_log2 = if log2 < LEAST_SLAB_LOG2 { LEAST_SLAB_LOG2 } else { log2 };
         let slabs = (bytes >> slab_log2) as u32;
         let classes = SizeClass::of(3 << slab_log2).0 + 1;
         let most = slabs / 4 / classes;
@@ -263,7 +257,8 @@ mod tests {
             assert_eq!(HeapLayout::spread(bytes, sms, shards), None);
         }
         assert_eq!(HeapLayout::new(least, (1 << 15) + 1), None);
-        assert!([least, most].iter().all(|bytes| HeapLayout::new(*bytes, 1 << 15).is_some()));
+        let slab_bytes = |bytes| HeapLayout::new(bytes, 1 << 15).unwrap().slab_bytes();
+        assert_eq!([least, most].map(slab_bytes), [16 << 10, 512 << 10]);
     }
 
     #[test]

@@ -71,6 +71,8 @@ mod set_search;
 mod slabs;
 #[cfg(loom)]
 mod steps;
+#[cfg(all(test, not(loom)))]
+mod test_heap;
 
 pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
 pub use block_cache::BlockCache;

@@ -60,3 +60,17 @@ impl Default for Overview {
         Overview::new()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moves_of_a_class_are_at_their_offset() {
+        let overview = Overview::new();
+        for class in [0, 1, 7, MAX_CLASSES - 1].map(SizeClass) {
+            let at = (&raw const *overview.class(class)).addr() - (&raw const overview).addr();
+            assert_eq!(Overview::offset_of(class), at);
+        }
+    }
+}

@@ -193,3 +193,9 @@ impl Heap {
 fn nap(turn: u32) {
     thread::nanosleep(NAP_NANOS << (turn / DOUBLING));
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, not(loom)))]
+mod step_tests;

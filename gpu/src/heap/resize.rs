@@ -147,3 +147,6 @@ impl Heap {
         self.faults().record(FaultCheck::NoMemory, 0, size as u64);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

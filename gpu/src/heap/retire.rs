@@ -54,8 +54,9 @@ impl Runs<'_> {
 
     /// Whether no block of a run is free, in words that are looked at by `look`.
     fn is_full(&self, run: u32, info: &ClassInfo, look: impl Fn(&AtomicU32) -> u32) -> bool {
-        let (first, last) = (self.first_word(run), info.words() - 1);
-        let at = |w: u32| look(self.bits(first + w.min(last)));
+        let first = self.first_word(run);
+        let at = |w: u32| look(self.bits(first + w));
+        // Up to the end of the slab, words after the last one have no bits (I1).
         (0..info.words()).step_by(AT_ONCE).all(|w| {
             let words: [u32; AT_ONCE] = from_fn(|i| at(w + i as u32));
             words.into_iter().fold(0, BitOr::bitor) == 0
@@ -202,3 +203,6 @@ impl Runs<'_> {
         false
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

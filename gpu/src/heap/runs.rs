@@ -294,3 +294,6 @@ fn insert(set: IndexSet, index: u32, moves: &Moves) {
         moves.during(|| set.insert(index));
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

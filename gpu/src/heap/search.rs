@@ -139,7 +139,7 @@ impl Heap {
             let w = if i + shift < words { i + shift } else { i + shift - words };
             let seen = if i < words { runs.bits(runs.first_word(run) + w).load_relaxed() } else { 0 };
             let before = total + group.prefix_sum(seen.count_ones()).before;
-            let wanted = (most - total).min(most.saturating_sub(before));
+            let wanted = most.saturating_sub(before);
             let got = runs.claim_some(run, class, info, w, some_bits(seen, wanted, salt));
             // What the claiming lanes acquired is before the other lanes (I3 of `runs`).
             group.sync();
@@ -241,3 +241,6 @@ fn some_bits(word: u32, n: u32, salt: u32) -> u32 {
     let turned = word.rotate_right(salt);
     (turned & low_bits(select_bit(turned, n - 1) + 1)).rotate_left(salt)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -153,6 +153,7 @@ mod tests {
         assert_eq!((set.settle(2, &moves), set.settle(2, &moves), above()), (1, 0, 0));
         assert_eq!(words[129].load_relaxed(), 1 << 2);
         set.remove_bits(34, 1 << 23);
+        assert_eq!(set.settle(35, &moves), 0);
         // Each search lowers one level, unless it starts in the word.
         for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
             assert_eq!(set.next(0, 1 << 12, &moves, &mut moves.search()), None);

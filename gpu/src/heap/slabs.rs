@@ -44,9 +44,7 @@ pub(super) struct FreeSlabs<'a> {
 impl FreeSlabs<'_> {
     /// Inserts slabs that the caller owns.
     pub fn insert(&self, slabs: Slabs) {
-        if slabs.len > 0 {
-            self.moves.during(|| self.insert_moving(slabs));
-        }
+        self.moves.during(|| self.insert_moving(slabs));
     }
 
     /// The same during a move.
@@ -200,10 +198,10 @@ impl FreeSlabs<'_> {
         Slabs::NONE
     }
 
-    /// The number of consecutive free slabs from `first` on, at most `most`.
+    /// The number of consecutive free slabs from `first` on, at most `most`, which are in the heap.
     fn len_at(&self, first: u32, most: u32) -> u32 {
         let mut len = 0;
-        while len < most && first + len < self.slabs {
+        while len < most {
             let slab = first + len;
             let run = run_at(self.set.word(slab >> WORD_LOG2).load_relaxed(), slab % WORD_BITS);
             len += run;
@@ -235,3 +233,6 @@ impl FreeSlabs<'_> {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

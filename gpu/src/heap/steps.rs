@@ -88,7 +88,9 @@ impl Heap {
     /// Claims consecutive slabs as a large allocation does, and makes them free again.
     pub fn borrow_slabs(&self, len: u32) {
         let slabs = self.free_slabs().claim_aligned(len, 1);
-        self.free_slabs().insert(slabs);
+        if slabs.len > 0 {
+            self.free_slabs().insert(slabs);
+        }
     }
 
     /// Claims the first block of the run at a slab by a stale ticket, and sets it free again.

@@ -235,3 +235,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod lane_tests;

@@ -1,6 +1,8 @@
 //! A bump arena without real memory: its addresses are never dereferenced.
 
 use std::alloc::Layout;
+// For unit tests, which have no prelude of `std`.
+use std::prelude::v1::*;
 use warpheap_device::bump::{Bump, Root, Shard};
 
 /// The base address: one granule after a multiple of 2 MiB, so that large alignments need padding.

@@ -2,7 +2,10 @@
 
 use std::alloc::{Layout as HostLayout, alloc, dealloc};
 use std::collections::BTreeMap;
+use std::format;
 use std::mem::MaybeUninit;
+// For unit tests, which have no prelude of `std`.
+use std::prelude::v1::*;
 use warpheap_device::fault::FaultLog;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::debug::Debugger;

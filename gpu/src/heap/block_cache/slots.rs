@@ -110,3 +110,6 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,5 +1,8 @@
 //! What the leader of a warp takes for all lanes, without a warp.
 
+mod lanes;
+mod races;
+
 use super::claim::{SCATTERED, Taken};
 use super::reserve::Reservation;
 use super::scan::Look;
@@ -7,6 +10,8 @@ use super::{FreeList, Geometry, Region};
 use crate::fault::FaultLog;
 use crate::lanes::Group;
 use crate::sync::AtomicU32;
+use crate::test_lanes::ForLanes;
+use std::boxed::Box;
 use std::vec::Vec;
 
 /// Regions of four words, the last one of three.
@@ -15,17 +20,26 @@ const LAST: u32 = 255;
 
 /// Calls `test` with a pool whose memory is never accessed.
 fn with_pool(test: impl FnOnce(&FreeList)) {
+    let faults = with_faults(|pool| {
+        test(pool);
+        pool.faults().count()
+    });
+    assert_eq!(faults, 0);
+}
+
+/// The same for a test that finds faults.
+fn with_faults<R>(test: impl FnOnce(&FreeList) -> R) -> R {
     let geometry = Geometry::new(CAPACITY, 16).unwrap();
     let regions: Vec<Region> = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r))).collect();
     let bitmap: Vec<AtomicU32> = (0..geometry.words()).map(|_| AtomicU32::new(0)).collect();
     let faults = FaultLog::default();
-    let (base, shared) = (core::ptr::without_provenance_mut(1 << 20), core::ptr::null());
-    // SAFETY: all parts outlive the handle. The test calls nothing that needs the copy of it.
-    let pool = unsafe {
-        FreeList::from_raw_parts(base, geometry, regions.as_ptr(), bitmap.as_ptr(), &raw const faults, shared)
-    };
-    test(&pool);
-    assert_eq!(faults.count(), 0);
+    let base = core::ptr::without_provenance_mut(1 << 20);
+    let mut shared = Box::<FreeList>::new_uninit();
+    let (regions, bitmap, copy) = (regions.as_ptr(), bitmap.as_ptr(), shared.as_ptr());
+    // SAFETY: all parts outlive the handle.
+    let pool = unsafe { FreeList::from_raw_parts(base, geometry, regions, bitmap, &raw const faults, copy) };
+    shared.write(pool);
+    test(&pool)
 }
 
 /// The indices of the blocks that are taken.

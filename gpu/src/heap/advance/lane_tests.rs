@@ -1,0 +1,220 @@
+//! The memory that a group finds for its cursor.
+
+use super::super::test_heap::{OwnedHeap, heap, moves_of};
+use super::*;
+use crate::machine::Coords;
+use std::vec::Vec;
+
+/// Four blocks in one slab.
+const LARGE: SizeClass = SizeClass::of(4096);
+/// Two blocks in two slabs; in a larger heap, four in four.
+const PAIR: SizeClass = SizeClass::of(16 << 10);
+
+/// Lanes 3, 5 and 6.
+const LANES: u32 = 0b110_1000;
+
+fn demand(class: SizeClass, lanes: u32) -> Demand {
+    Demand { class, shard: 0, seen: Span::UNUSED, lanes }
+}
+
+/// The first slabs of the spans of a ring, and their runs.
+fn spans(owned: &OwnedHeap, class: SizeClass) -> Vec<(u32, u32)> {
+    let info = owned.heap.class(class);
+    let spans = owned.heap.ring(class, 0).spans(info).filter(|span| span.runs() > 0);
+    spans.map(|span| (span.first(info), span.runs())).collect()
+}
+
+/// Takes free slabs that are never free again.
+fn take_slabs(owned: &OwnedHeap, slabs: impl IntoIterator<Item = u32>) {
+    for slab in slabs {
+        owned.heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+    }
+}
+
+/// The bits of level 1 of the set of free slabs.
+fn raised(owned: &OwnedHeap) -> u32 {
+    let set = owned.heap.free_slabs().set;
+    set.at(set.level(1).0).load_relaxed()
+}
+
+#[test]
+fn a_row_of_bits_goes_on_in_the_words_of_the_next_lanes() {
+    let words = [u32::MAX << 4, u32::MAX, 0x0000_ffff];
+    for (from, step, most, len) in [
+        (4, 1, 99, MOST_IDLE),
+        (30, 1, 99, 50),
+        (30, 1, 40, 40),
+        (30, 1, 1, 1),
+        (5, 16, 99, 5),
+        (28, 8, 99, 7),
+        (64, 8, 99, 2),
+        (79, 1, 99, 1),
+    ] {
+        let row =
+            |_: &OwnedHeap, group: Group| row_len(group, words[group.rank() as usize], from, step, most);
+        assert_eq!(heap(64, 1).on_lanes(LANES, Coords::SOLE, row).results, [len; 3], "from {from}");
+    }
+    // Up to the last bit of the last word.
+    let row = |_: &OwnedHeap, group| row_len(group, u32::MAX, 80, 4, 99);
+    assert_eq!(heap(64, 1).on_lanes(LANES, Coords::SOLE, row).results, [4; 3]);
+}
+
+#[test]
+fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
+    let owned = heap(1024, 1);
+    let hint = owned.heap.hint(0);
+    hint.store_relaxed(100);
+    // The word behind the slabs that are claimed is zero, and one before, which is not known above.
+    take_slabs(&owned, (8 * 32..9 * 32).chain(32..64));
+    let claim = |most, is_picky| {
+        let claim = |owned: &OwnedHeap, group| {
+            owned.heap.claim_slabs(group, owned.heap.class(PAIR), 0, most, is_picky)
+        };
+        let slabs = owned.on_lanes(LANES, Coords::SOLE, claim).results;
+        assert_eq!(slabs, [slabs[0]; 3]);
+        (slabs[0].first, slabs[0].len, hint.load_relaxed())
+    };
+    assert_eq!(owned.heap.class(PAIR).slabs, 4);
+    assert_eq!((claim(40, true), raised(&owned)), ((96, 160, 256), !(0b1_1111 << 3)));
+    // Nothing changes if there are no such slabs.
+    take_slabs(&owned, (0..1024).step_by(2));
+    assert_eq!((claim(1, false), claim(1, true)), ((0, 0, 256), (0, 0, 256)));
+    hint.store_relaxed(5000);
+    [340, 342].into_iter().for_each(|slab| owned.heap.free_slabs().set.insert(slab));
+    assert_eq!(claim(9, false), (339, 4, 343));
+}
+
+#[test]
+fn a_span_of_several_rows_is_added_as_several_spans() {
+    let owned = heap(4096, 1);
+    let info = *owned.heap.class(LARGE);
+    assert_eq!((info.slabs, info.span_runs(0, 8)), (16, 16));
+    // Rows of three words.
+    take_slabs(&owned, (0..128).step_by(4).flat_map(|word| [96 + 32 * word, 97 + 32 * word]));
+    let survey = owned.heap.ring(LARGE, 0).survey(Group::alone(), &info, 0, |_| None);
+    let span = owned.heap.find_span(Group::alone(), demand(LARGE, 8), &info, survey).unwrap();
+    assert_eq!((span.first(&info), spans(&owned, LARGE)), (0, [(0, 6), (128, 6)].into()));
+}
+
+#[test]
+fn slabs_of_idle_runs_of_another_class_make_a_span() {
+    let owned = heap(256, 1);
+    let info = *owned.heap.class(PAIR);
+    let most = info.span_runs(0, 1);
+    assert!((3..30).contains(&most) && info.slabs == 2, "{most}");
+    (0..256).for_each(|run| owned.add_run(LARGE, run));
+    let find = || {
+        let survey = owned.heap.ring(PAIR, 0).survey(Group::alone(), &info, 0, |_| None);
+        owned.heap.find_span(Group::alone(), demand(PAIR, 1), &info, survey)
+    };
+    let span = find().unwrap();
+    assert_eq!((span.first(&info), span.runs()), (0, most));
+    // No more runs were retired than there are slabs in the span.
+    let gone = (0..256).filter(|run| !owned.hints(LARGE, *run).1).count() as u32;
+    assert_eq!(gone, 2 * most);
+    assert_eq!(owned.heap.free_slabs().claim_aligned(1, 1), Slabs::NONE);
+    // The other runs are allocated.
+    let runs = owned.heap.runs();
+    for (run, full) in (0..most).map(|i| (2 * i, 0b11)).chain((2 * most..256).map(|run| (run, 0xf))) {
+        runs.count_claim(run, runs.claim(runs.first_word(run), full), full);
+    }
+    assert!(find().is_none());
+}
+
+#[test]
+fn a_group_goes_on_with_idle_runs_from_a_place_that_depends_on_its_thread() {
+    let owned = heap(256, 1);
+    [10, 11, 12, 200].into_iter().for_each(|run| owned.add_run(LARGE, run));
+    let find = |thread, most| {
+        let at = Coords { thread_idx: [thread, 0, 0], ..Coords::SOLE };
+        let find = |owned: &OwnedHeap, group| {
+            owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), most)
+        };
+        let found = owned.on_lanes(0b111, at, find).results;
+        assert_eq!(found, [found[0]; 3]);
+        found[0]
+    };
+    // Thread 1 starts at the golden ratio of the slabs.
+    assert_eq!([find(0, 9), find(0, 2), find(1, 9)], [Some((10, 3)), Some((10, 2)), Some((200, 1))]);
+    owned.heap.runs().retire(LARGE, owned.heap.class(LARGE), owned.layout.run_index(LARGE, 200) / 32, 1 << 8);
+    assert_eq!(find(1, 9), Some((10, 3)));
+}
+
+#[test]
+fn idle_runs_behind_those_that_are_not_fully_free_are_found() {
+    // In the word of the second lane, and behind the words of all three.
+    for run in [37, 101] {
+        let owned = heap(256, 1);
+        let (runs, next) = (owned.heap.runs(), SizeClass(LARGE.0 + 1));
+        let find = || {
+            let find = |owned: &OwnedHeap, group| {
+                owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), 99)
+            };
+            owned.on_lanes(0b111, Coords::SOLE, find).results[0]
+        };
+        // The next class has an idle run at the first slab.
+        owned.add_run(next, 0);
+        [7, 255].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[1]));
+        owned.add_run(LARGE, run);
+        assert_eq!(find(), Some((run, 1)));
+        // The first word is zero now, which is known above.
+        let (idle, w) = (runs.idle(), owned.layout.run_index(LARGE, 7) / WORD_BITS);
+        let above = idle.at(idle.level(1).0 + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS);
+        assert_eq!((idle.word(w).load_relaxed(), above & 1), (0, 0));
+        runs.count_claim(run, runs.claim(runs.first_word(run), 1), 0xf);
+        assert_eq!((find(), owned.hints(next, 0)), (None, (true, true)));
+    }
+}
+
+#[test]
+fn a_span_of_the_ring_with_free_blocks_is_the_next_one() {
+    let owned = heap(256, 1);
+    let (info, group) = (*owned.heap.class(LARGE), Group::alone());
+    let ring = owned.heap.ring(LARGE, 0);
+    let mut survey = ring.survey(group, &info, 0, |_| None);
+    for run in [50, 60, 70] {
+        let free: &[u32] = if run == 70 { &[0, 1, 2, 3] } else { &[] };
+        owned.add_run_with(LARGE, run, free);
+        ring.add(group, &mut survey, &info, run, 1);
+    }
+    let seen = Span::new(&info, 50, 1).with_left(0);
+    owned.heap.cursor(LARGE, 0).replace(Span::UNUSED, seen);
+    assert!(owned.heap.replace_span(group, Demand { seen, ..demand(LARGE, 1) }));
+    let now = owned.heap.cursor(LARGE, 0).span();
+    assert_eq!((now.first(&info), now.runs(), now.slot(), now.left()), (70, 1, 2, 4));
+    assert_eq!(spans(&owned, LARGE), [(50, 1), (60, 1), (70, 1)]);
+}
+
+#[test]
+fn a_dry_cursor_makes_no_move_while_there_are_no_runs() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let (common, group) = (owned.heap.overview().common(), Group::alone());
+    let replace = |seen| {
+        let mut is_found = false;
+        let moves = moves_of(common, || {
+            is_found = owned.heap.replace_span(group, Demand { seen, ..demand(LARGE, 1) });
+        });
+        (is_found, moves > 0)
+    };
+    // The first two times, the idle marks of all runs are removed, and the bits above them.
+    let seen = || owned.heap.cursor(LARGE, 0).span();
+    assert_eq!([replace(seen()), replace(seen())], [(false, true); 2]);
+    assert!(seen().is_dry());
+    assert_eq!(replace(seen()), (false, false));
+}
+
+#[test]
+fn only_the_lanes_of_a_class_without_memory_find_their_cursor_dry() {
+    let owned = heap(256, 1);
+    // No two slabs in a row.
+    take_slabs(&owned, (0..256).step_by(2));
+    let advance = |owned: &OwnedHeap, group: Group| {
+        let class = if group.lane() == 5 { PAIR } else { LARGE };
+        let peers = group.matching(class.0);
+        owned.heap.advance(group, peers, true, class, 0, Span::UNUSED)
+    };
+    assert_eq!(owned.on_lanes(LANES, Coords::SOLE, advance).results, [false, true, false]);
+    let dry = |class| owned.heap.cursor(class, 0).span().is_dry();
+    assert_eq!([LARGE, PAIR].map(dry), [false, true]);
+}

@@ -1,0 +1,93 @@
+//! Tickets beyond the end of a span, and the cursor of a full warp.
+
+use super::super::cursor::Cursor;
+use super::super::test_heap::{OwnedHeap, heap};
+use super::*;
+use crate::lanes::Group;
+use crate::machine::Coords;
+use core::alloc::Layout;
+
+const A: SizeClass = SizeClass::of(64);
+const B: SizeClass = SizeClass::of(96);
+
+/// Sets the span of a cursor.
+fn set(cursor: &Cursor, span: Span) {
+    let seen = cursor.span().with_left(0);
+    cursor.replace(seen, span);
+    assert_eq!(cursor.span(), span);
+}
+
+/// A heap with a span of the class from slab `run` on, with `left` blocks left, and a next one.
+fn with_spans(owned: &OwnedHeap, class: SizeClass, run: u32, left: i32) {
+    let (heap, info) = (&owned.heap, owned.heap.class(class));
+    let ring = heap.ring(class, 0);
+    let group = Group::alone();
+    let mut survey = ring.survey(group, info, 0, |_| None);
+    for run in [run, run + 1] {
+        owned.add_run(class, run);
+        ring.add(group, &mut survey, info, run, 1);
+    }
+    // The second one is as large as the first one, so it has a slot of its own.
+    set(heap.cursor(class, 0), ring.spans(info).next().unwrap().with_left(left));
+}
+
+/// The span of the cursor: its first slab, and its blocks left.
+fn span(owned: &OwnedHeap, class: SizeClass) -> (u32, i32) {
+    let span = owned.heap.cursor(class, 0).span();
+    (span.first(owned.heap.class(class)), span.left())
+}
+
+#[test]
+fn a_ticket_beyond_the_end_is_for_the_last_block_of_the_next_span() {
+    for (left, run, block, now) in [(2, 10, 1, (10, 1)), (1, 10, 0, (10, 0)), (0, 11, 255, (11, 255))] {
+        let owned = heap(256, 1);
+        with_spans(&owned, A, 10, left);
+        let group = Group::alone();
+        let drawn = owned.heap.draw(group, group, true, A, 0);
+        assert_eq!((owned.block_at(A, drawn.address), span(&owned, A)), ((run, block), now));
+        assert_eq!(owned.heap.runs().free_words(run), 7);
+    }
+}
+
+#[test]
+fn only_a_group_that_crosses_the_end_passes_to_the_next_span() {
+    let owned = heap(256, 1);
+    with_spans(&owned, A, 10, 1);
+    with_spans(&owned, B, 20, 2);
+    // Two lanes of each class: those of the first one cross the end, the others take the last block.
+    let drawn = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
+        let class = if group.lane() % 2 == 0 { A } else { B };
+        let drawn = owned.heap.draw(group, group.matching(class.0), true, class, 0);
+        owned.block_at(class, drawn.address)
+    });
+    assert_eq!(drawn.results, [(11, 255), (20, 0), (10, 0), (20, 1)]);
+    assert_eq!((span(&owned, A), span(&owned, B)), ((11, 255), (20, 0)));
+}
+
+#[test]
+fn lanes_that_do_not_ask_take_no_tickets() {
+    let owned = heap(256, 1);
+    with_spans(&owned, A, 10, 0);
+    let drawn = owned.on_lanes(0b11, Coords::SOLE, |owned, group| {
+        let asks = group.lane() == 1;
+        owned.heap.draw(group, group.matching(u32::from(asks)), asks, A, 0).address
+    });
+    assert_eq!((drawn.results[0], owned.block_at(A, drawn.results[1])), (0, (11, 255)));
+    assert_eq!(span(&owned, A), (11, 255));
+}
+
+#[test]
+fn a_full_warp_of_one_class_uses_the_cursor_of_its_multiprocessor() {
+    let owned = heap(4096, 8);
+    assert_eq!(owned.layout.shards, 8);
+    let at = Coords { sm: 5, ..Coords::SOLE };
+    for (size, lanes, shard) in [(64, u32::MAX, 5), (96, u32::MAX >> 1, 4), (128, u32::MAX, 4)] {
+        owned.on_lanes(lanes, at, |owned, group| {
+            // The last one is mixed with another class.
+            let size = if size == 128 && group.lane() == 7 { 1024 } else { size };
+            assert!(owned.heap.alloc(Layout::from_size_align(size, 1).unwrap()).is_some());
+        });
+        let spans = |shard| owned.heap.cursor(SizeClass::of(size as u32), shard).span().runs() > 0;
+        assert!((0..8).all(|other| spans(other) == (other == shard)), "{size} B");
+    }
+}

@@ -1,9 +1,13 @@
 //! Advance: the next span of a cursor, for the group that crossed the end of the last one.
 //!
-//! All lanes that are there work for one cursor after the other: they look at its ring, prepare new
-//! runs, or look for idle ones. While a group replaces a span, other warps of the SM that need the
-//! class draw from other cursors, by their slow path. So what counts is the number of round trips,
-//! one after the other: five to go on with a span of the ring that has free blocks.
+//! All lanes that are there work for one cursor after the other: they look at its ring and those of
+//! other shards, and prepare new runs. While a group replaces a span, other warps of the SM that
+//! need the class draw from other cursors, by their slow path. So what counts is the number of round
+//! trips, one after the other: five to go on with a span of the ring that has free blocks.
+//!
+//! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
+//! the longer one afterwards, too. A span in two rings would be occupied whenever the second cursor
+//! reaches it, and no ring would ever have what its SMs need.
 
 use super::Heap;
 use super::bits::WORD_BITS;
@@ -11,7 +15,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::ring::Survey;
-use super::search::SCATTER;
+use super::search::{hash, scaled};
 use super::slabs::Slabs;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -22,9 +26,6 @@ const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// The most spans that are added to a ring at once, where free slabs lie in short rows.
 const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
-
-/// The most runs of a span of idle runs.
-const MOST_IDLE: u32 = 64;
 
 /// A cursor, and what its next span is for.
 #[derive(Clone, Copy)]
@@ -94,14 +95,14 @@ impl Heap {
         }
         if group.leads() {
             let again = ring.after(&info, seen.slot()).dry();
-            self.cursor(class, shard).replace(seen, next.unwrap_or(again));
+            self.cursor(class, shard).restart(next.unwrap_or(again));
         }
         next.is_some()
     }
 
-    /// Memory for the next span: many free slabs in a row, else fully free runs of the class, else
-    /// any free slabs, else those of fully free runs of other classes. A span of fully free runs is
-    /// not added to the ring: it stays in those that have it.
+    /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span of
+    /// a longer ring, else any free slabs, else those of fully free runs of other classes. None while
+    /// the class has fully free runs: other cursors have tickets for them.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
@@ -119,14 +120,17 @@ impl Heap {
         if first.is_some() {
             return first;
         }
-        if let Some((first, runs)) = self.idle_span(group, demand, info, most) {
-            return Some(Span::new(info, first, runs).in_slot(demand.seen.slot()));
+        if let Some(span) = self.take_over(group, demand, info, &mut survey) {
+            return Some(span);
         }
         let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let slabs = self.claim_slabs(group, info, demand.shard, most, false);
             if slabs.len > 0 {
                 return Some(self.new_span(group, demand, info, &mut survey, slabs));
+            }
+            if attempt == 0 && self.has_idle_run(group, demand.class, info) {
+                break;
             }
             if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
                 break;
@@ -173,69 +177,61 @@ impl Heap {
         self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 
-    /// Fully free runs of the class in a row, at most `most`: the first one, and their number. They
-    /// stay in the rings of other cursors that have them.
-    fn idle_span(&self, group: Group, demand: Demand, info: &ClassInfo, most: u32) -> Option<(u32, u32)> {
-        let (runs, common) = (self.runs(), self.overview().common());
-        let start = self.layout.run_index(demand.class, 0);
-        let end = self.layout.run_index(demand.class, self.layout.slabs);
-        // At different runs for all groups: several would find the same ones.
-        let salt = group.broadcast_32(thread::index_1d()).wrapping_mul(SCATTER);
-        let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
+    /// Takes the last span of the ring of another shard and adds it to the own ring, if the span is
+    /// free, the other cursor is not at it, and the other ring is not shorter than the own one
+    /// afterwards. Each lane looks at one ring.
+    fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
+        let Demand { class, shard, lanes, .. } = demand;
+        let salt = group.broadcast_32(hash(thread::index_1d()));
+        let other = self.shard_beside(shard, lanes, group.rank(), salt);
+        let (ring, runs) = (self.ring(class, other), self.runs());
+        let (last, total) = ring.last(info);
+        let is_longer = last.runs() > 0 && total >= survey.runs + 2 * last.runs();
+        let first = last.first(info);
+        let is_free = is_longer
+            && self.cursor(class, other).span().slot() != last.slot()
+            && runs.starts(first, class, info.slabs)
+            && runs.free_words(first).cast_unsigned() == info.words();
+        let mut rest = group.ballot(is_free);
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let is_taken = group.lane() == leader && ring.remove(last);
+            if !group.all(!is_taken) {
+                let (first, runs) = (group.read_32(first, leader), group.read_32(last.runs(), leader));
+                return Some(self.ring(class, shard).add(group, survey, info, first, runs));
+            }
+            rest = rest.without_leader();
+        }
+        None
+    }
+
+    /// Whether the class has a fully free run. Removes those that are not fully free from the idle
+    /// set.
+    fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
+        let (idle, common) = (self.runs().idle(), self.overview().common());
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        // At different runs for all groups, which would sweep the same ones.
+        let salt = group.broadcast_32(hash(thread::index_1d()));
+        let middle = start + scaled(salt, self.layout.slabs);
         let mut ignored = common.search();
         for (mut from, to) in [(middle, end), (start, middle)] {
             // Each turn goes on to later words.
-            while let Some(next) = runs.idle().next_of(group, from, to, common, &mut ignored) {
+            while let Some(next) = idle.next_of(group, from, to, common, &mut ignored) {
                 // Each lane looks at a word.
                 let first = next / WORD_BITS;
                 let w = first + group.rank();
-                let row = if w * WORD_BITS < end { runs.idle().word(w).load_relaxed() } else { 0 };
-                let free = if row != 0 { runs.sweep(demand.class, info, w, row) } else { 0 };
+                let row = if w * WORD_BITS < end { idle.word(w).load_relaxed() } else { 0 };
+                let free = if row != 0 { self.runs().sweep(class, info, w, row) } else { 0 };
                 if free == 0 {
-                    runs.idle().settle(w, common);
+                    idle.settle(w, common);
                 }
-                let found = group.ballot(free != 0);
-                if !found.is_empty() {
-                    let lane = found.leader();
-                    let bit = group.read_32(free, lane).trailing_zeros();
-                    let index = (first + group.rank_of(lane)) * WORD_BITS + bit;
-                    let len = row_len(group, free, index - first * WORD_BITS, info.slabs, most);
-                    return Some((index - start, len));
+                if !group.all(free == 0) {
+                    return true;
                 }
                 from = (first + group.count()) * WORD_BITS;
             }
         }
-        None
-    }
-}
-
-/// The number of bits that are set at distances of `step` from bit `from` on, which is set, at most
-/// `most`. The lane of rank `r` has word `r` of the bits.
-fn row_len(group: Group, word: u32, from: u32, step: u32, most: u32) -> u32 {
-    let mut len = 1;
-    while len < most.min(MOST_IDLE) {
-        let bit = from + len * step;
-        if bit / WORD_BITS >= group.count() {
-            break;
-        }
-        let word = group.read_32(word, group.lane_of(bit / WORD_BITS));
-        if word >> (bit % WORD_BITS) & 1 == 0 {
-            break;
-        }
-        len += 1;
-    }
-    len
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_ends_at_a_clear_bit_or_at_the_end_of_the_words() {
-        let len = |word, from, step, most| row_len(Group::alone(), word, from, step, most);
-        assert_eq!([1, 2, 3, 4, 5, 9].map(|most| len(0b0101_0101_0000, 4, 2, most)), [1, 2, 3, 4, 4, 4]);
-        assert_eq!([len(u32::MAX, 30, 1, 99), len(u32::MAX, 1, 16, 99), len(1 << 31, 31, 1, 99)], [2, 2, 1]);
+        false
     }
 }
 

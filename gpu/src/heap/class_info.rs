@@ -20,10 +20,11 @@ const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.
 const RUN_PART: u32 = 192;
 
-/// Blocks of the first span of a cursor, and of each later one, for each lane that asks for the
-/// class.
-const LANE_BLOCKS: (u32, u32) = (72, 352);
-/// The first span is at most this part of a shard's partition.
+/// Blocks of a span for each lane that asks for the class: of the first span of a cursor and of each
+/// later one for a whole warp, and the same for a part of a warp. A short first span keeps the
+/// blocks in the cache that a warp allocates and frees again and again.
+const LANE_BLOCKS: [u32; 4] = [72, 352, 144, 352];
+/// The first span is at most this part of the partitions of the shards that share the cursor.
 const FIRST_PART: u32 = 16;
 /// A later span for a part of a warp is at most this part of a shard's partition.
 const LATER_PART: u32 = 8;
@@ -42,11 +43,8 @@ pub struct ClassInfo {
     pub(super) blocks_reciprocal: u32,
     /// Slabs in a run.
     pub slabs: u32,
-    /// The most runs of the first span of a cursor, of a later one, and of a later one for a part of
-    /// a warp.
-    span_runs: [u32; 3],
-    /// In place of padding, whose bytes would not be initialised.
-    unused: u32,
+    /// The most runs of a span, in the order of [`LANE_BLOCKS`].
+    span_runs: [u32; 4],
 }
 
 const _: () = assert!(size_of::<ClassInfo>() == 32);
@@ -56,7 +54,7 @@ unsafe impl DeviceData for ClassInfo {}
 impl ClassInfo {
     /// A run has the fewest slabs that hold two blocks and waste at most an eighth, or a multiple of
     /// these to have more blocks.
-    pub(super) const fn new(class: SizeClass, slab_bytes: u32, partition: u32) -> Self {
+    pub(super) const fn new(class: SizeClass, slab_bytes: u32, partition: u32, shards: u32) -> Self {
         let bytes = class.bytes();
         let mut least = 1;
         while least < MAX_RUN.1 {
@@ -81,8 +79,12 @@ impl ClassInfo {
             blocks,
             blocks_reciprocal: reciprocal(blocks),
             slabs,
-            span_runs: [lesser(runs / FIRST_PART, most), lesser(runs, most), lesser(runs / LATER_PART, most)],
-            unused: 0,
+            span_runs: [
+                lesser(runs / FIRST_PART, most),
+                lesser(runs, most),
+                lesser(runs * lesser(shards, PART_SHARDS) / FIRST_PART, most),
+                lesser(runs / LATER_PART, most),
+            ],
         }
     }
 
@@ -90,15 +92,11 @@ impl ClassInfo {
     /// A part of a warp shares its cursor with those of [`PART_SHARDS`] SMs, so it gets as much for
     /// each lane as they need together, but at most as much as a warp.
     pub(super) const fn span_runs(&self, ring: u32, lanes: u32) -> u32 {
-        let is_part = lanes < WARP_SIZE;
+        let kind = 2 * (lanes < WARP_SIZE) as usize + (ring > 0) as usize;
         let lanes = lesser(lanes * PART_SHARDS, WARP_SIZE);
-        let (blocks, most) = match ring {
-            0 => (LANE_BLOCKS.0, self.span_runs[0]),
-            _ => (LANE_BLOCKS.1, self.span_runs[1 + is_part as usize]),
-        };
-        let wanted = divided(lanes * blocks, self.blocks_reciprocal) + 1;
+        let wanted = divided(lanes * LANE_BLOCKS[kind], self.blocks_reciprocal) + 1;
         let wanted = if wanted < ring / GROWTH { ring / GROWTH } else { wanted };
-        clamped(lesser(wanted, most))
+        clamped(lesser(wanted, self.span_runs[kind]))
     }
 
     /// Words of the bitmap that its blocks have bits in.

@@ -6,17 +6,18 @@
 //! ```
 //!
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
-//! `left - n .. left` of the span, counted back from its end. The group whose subtraction makes
-//! `left` negative *crosses* the end: it adds the difference to the next span, so that `left` is
-//! not negative any more unless all of its tickets were taken meanwhile (`replace`). Tickets below
-//! zero are for the blocks of the next span of the cursor's ring, so no group waits at the end of
-//! a span.
+//! `left - n .. left` of the span, counted back from its end. Tickets below zero are for the blocks
+//! of the next span of the cursor's ring, and beyond that for the spans after it, so no group waits
+//! at the end of a span. The group whose subtraction makes `left` negative *crosses* the end: it
+//! adds the difference to the next span (`replace`), again if all tickets of that one were taken
+//! meanwhile, until `left` is not negative any more. After several spans it advances instead: it
+//! swaps in a span with all of its tickets (`restart`).
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
 //!
-//! - I1. Until the span is replaced, one subtraction makes `left` negative: one group crosses.
-//! - I2. Only the group that crossed the end changes the span. Afterwards `left >= 0`.
+//! - I1. While `left` is negative, no subtraction crosses the end: one group has.
+//! - I2. Only the group that crossed the end changes the span, until `left >= 0`.
 //! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for
 //!   which it found no free block, and one in each of the 129 turns of an allocation, which take 1
 //!   ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of
@@ -189,17 +190,21 @@ impl Cursor {
         let _ = self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets));
     }
 
-    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Groups
-    /// that took tickets meanwhile have those of the next span.
+    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Tickets
+    /// taken meanwhile are for `next`. Returns whether these are not more than its blocks: otherwise,
+    /// the group is to replace `next`, too.
     #[inline(always)]
-    pub(super) fn replace(&self, seen: Span, next: Span) {
+    pub(super) fn replace(&self, seen: Span, next: Span) -> bool {
         STORE_SPAN.delay();
         let old = Span(self.0.add_relaxed(next.0.wrapping_sub(seen.with_left(0).0)));
-        if old.left() + next.left() < 0 {
-            // Every ticket of the next span was taken before, too, so no group will cross its end.
-            // A swap is not undone by tickets taken meanwhile, as a second addition could be (I2).
-            self.0.swap_relaxed(next.0);
-        }
+        old.left() + next.left() >= 0
+    }
+
+    /// Starts a span with all of its tickets, for the group that crossed the end of the last one
+    /// (I2). Tickets taken meanwhile are for no block.
+    pub(super) fn restart(&self, next: Span) {
+        STORE_SPAN.delay();
+        self.0.swap_relaxed(next.0);
     }
 
     #[cfg(not(target_arch = "nvptx64"))]

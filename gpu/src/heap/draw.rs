@@ -9,6 +9,10 @@ use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::runs::Runs;
 use crate::lanes::Lanes;
+use crate::sync::NATIVE_LAYOUT;
+
+/// The most spans after the end of one that tickets are for.
+const MOST_PASSED: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// What a lane got for its ticket.
 #[derive(Clone, Copy)]
@@ -100,19 +104,34 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring.
-    /// The group that crossed the end replaces the span; if there is no next one, it is to
-    /// [`advance`](Self::advance).
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or
+    /// one after that. The group that crossed the end replaces the span until tickets are left; if
+    /// there are no more spans, it is to [`advance`](Self::advance).
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
-        let next = self.ring(class, shard).after(info, seen.slot());
-        if seen.is_dry() || next.runs() == 0 {
+        let (ring, cursor) = (self.ring(class, shard), self.cursor(class, shard));
+        if seen.is_dry() {
             return seen;
         }
-        if seen.left() >= 0 {
-            self.cursor(class, shard).replace(seen, next);
+        // The span of the cursor, that of the group's tickets, and whether tickets are left.
+        let (mut last, mut own, mut is_replaced) = (seen, seen, seen.left() < 0);
+        for turn in 0..MOST_PASSED {
+            let next = ring.after(info, last.slot());
+            if next.runs() == 0 {
+                break;
+            }
+            if !is_replaced {
+                is_replaced = cursor.replace(last, next);
+            }
+            if turn == 0 || own.left() <= 0 {
+                own = next.with_left(own.left() + next.left());
+            }
+            if is_replaced && own.left() > 0 {
+                return own.passed();
+            }
+            last = next;
         }
-        next.with_left(next.left() + seen.left()).passed()
+        if is_replaced { own.passed() } else { last.with_left(0) }
     }
 }
 

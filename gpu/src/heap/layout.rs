@@ -109,7 +109,7 @@ impl HeapLayout {
 
     /// The layout of the blocks of a class.
     pub const fn class(&self, class: SizeClass) -> ClassInfo {
-        ClassInfo::new(class, self.slab_bytes(), self.partition)
+        ClassInfo::new(class, self.slab_bytes(), self.partition, self.shards)
     }
 
     /// Words of the bitmap of blocks that belong to one slab.
@@ -154,14 +154,6 @@ impl HeapLayout {
     #[inline(always)]
     pub const fn partition_start(&self, shard: u32) -> u32 {
         if shard < self.shards { shard * self.partition } else { self.slabs }
-    }
-
-    /// Another shard, to draw from meanwhile, if there are several: the fourth next one in the
-    /// first turn, then others.
-    #[inline(always)]
-    pub(super) const fn neighbour(&self, shard: u32, turn: u32) -> u32 {
-        let step = (4 << turn) % self.shards;
-        (shard + if step == 0 { 1 } else { step }) % self.shards
     }
 
     /// The cursors for a multiprocessor.
@@ -241,16 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_another_shard() {
-        for layout in layouts() {
-            for (shard, turn) in (0..layout.shards).flat_map(|shard| [(shard, 0), (shard, 2)]) {
-                let other = layout.neighbour(shard, turn);
-                assert!(other < layout.shards && (other != shard || layout.shards == 1), "{layout:?}");
-            }
-        }
-    }
-
-    #[test]
     fn impossible_heaps_are_rejected() {
         let (least, most) = HEAP_BYTES;
         for (bytes, sms, shards) in [(least - 1, 1, 1), (most + 1, 1, 1), (least, 0, 1), (least, 1, 0)] {
@@ -267,7 +249,6 @@ mod tests {
         let layout = HeapLayout::new(64 << 20, 132).unwrap();
         assert_eq!((layout.slabs, layout.classes, layout.shards), (4096, 47, 21));
         assert_eq!([0, 1, 20, 21].map(|shard| layout.partition_start(shard)), [0, 195, 3900, 4096]);
-        assert_eq!([0, 1, 2, 3].map(|turn| layout.neighbour(20, turn)), [3, 7, 15, 10]);
         let words = (layout.words_per_slab(), layout.slab_set_words(), layout.block_words());
         assert_eq!(words, ((16 << 10) / 16 / 32, 128 + 4 + 1, 4096 * 32));
         for layout in [layout, HeapLayout::tiny(8, 2)] {

@@ -5,11 +5,12 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::draw::{Drawn, Ticket};
-use super::search::Found;
-use super::{Heap, NAP_NANOS};
+use super::search::{Found, hash, scaled};
+use super::{Heap, NAP_NANOS, PART_SHARDS};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
+use crate::units::WARP_SIZE;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
@@ -21,10 +22,6 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 /// Turns after which the pause between two of them doubles. All pauses of an allocation together
 /// are 1.2 to 2.4 ms.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
-
-/// The number of distances at which a group looks for another cursor of the class, from turn to
-/// turn, while another group replaces a span.
-const HOPS: u32 = 3;
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
@@ -83,11 +80,17 @@ impl Heap {
             if turn == TURNS {
                 break;
             }
-            if asks && waits {
+            let hops = asks && (waits || is_dry && turn < PATIENCE);
+            let other = if group.all(!hops) {
+                None
+            } else {
+                self.other(group, peers, hops, class, shard, turn)
+            };
+            if asks && waits && other.is_none() {
                 nap(turn);
-                shard = self.layout.neighbour(shard, turn % HOPS);
             }
-            let searches = asks && (is_dry || turn >= PATIENCE);
+            shard = other.unwrap_or(shard);
+            let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
             if !group.all(!searches) {
                 match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
                     Found::Block(found) => address = found,
@@ -109,6 +112,43 @@ impl Heap {
         }
         self.count_failures(group, address == 0);
         address
+    }
+
+    /// Another shard whose cursor has tickets of the class for the groups of `peers` that have none;
+    /// after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
+    fn other(
+        &self,
+        group: Group,
+        peers: Group,
+        hops: bool,
+        class: SizeClass,
+        shard: u32,
+        turn: u32,
+    ) -> Option<u32> {
+        let (mut rest, mut found) = (group.ballot(hops && peers.leads()), None);
+        let salt = hash(thread::index_1d().wrapping_add(turn));
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let (class, lanes) = (group.read_32(class.0, leader), group.read_32(peers.count(), leader));
+            let shard = group.read_32(shard, leader);
+            let other = self.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
+            let span = self.cursor(SizeClass(class), other).span();
+            let has_tickets = !span.is_dry() && span.left() >= lanes as i32;
+            let lanes = group.ballot(has_tickets || turn >= PATIENCE);
+            if !lanes.is_empty() {
+                let other = group.read_32(other, lanes.leader());
+                found = if peers.leader() == leader { Some(other) } else { found };
+            }
+            rest = rest.without_leader();
+        }
+        found
+    }
+
+    /// Shard number `rank` beside a shard, for a group of `lanes` lanes, from one on that depends on
+    /// `salt`.
+    pub(super) fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
+        let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
+        (shard + (rank + 1 + scaled(salt, self.layout.shards)) * step) % self.layout.shards
     }
 
     /// Counts the lanes of a group whose allocation failed.
@@ -150,7 +190,7 @@ impl Heap {
                 }
                 return (Step::Draw, now);
             }
-            None if now.is_dry() && !self.has_any_run(info) => return (Step::Search, now),
+            None if now.is_dry() && !self.has_other_run(class, info) => return (Step::Search, now),
             None => {}
         }
         // Not more at once: many groups may do this at the same time (I3 of `cursor`).

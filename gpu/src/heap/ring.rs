@@ -7,10 +7,13 @@
 //!
 //! A cursor goes through its spans one after the other. When it finds no free blocks in them, the
 //! group that crosses the end adds a span. So a ring has grown to what its SM needs after a few
-//! kernels, and then allocation searches for nothing.
+//! kernels, and then allocation searches for nothing. If there are no free slabs, the group takes
+//! over the last span of a longer ring.
 //!
-//! - I1. Slots are written only by the group that crossed the end of the cursor's span.
-//! - I2. Slots after an unused one are unused.
+//! - I1. The group that crossed the end of the cursor's span adds spans. Other groups only remove the
+//!   last one.
+//! - I2. Slots after an unused one are unused, except while a removal overlaps an addition. Spans
+//!   after it are then skipped until the slot is used again.
 //!
 //! Spans are hints: their runs may have been retired since. All operations are relaxed.
 
@@ -98,6 +101,17 @@ impl Ring {
         let next = (oldest + others.trailing_zeros()) % SLOTS;
         let free = (others != 0).then(|| Span::of_range(info, self.slot(next).load_relaxed()).in_slot(next));
         Survey { free, runs: total, used, oldest }
+    }
+
+    /// The last span, and the runs of all; a span without runs if there is none.
+    pub(super) fn last(&self, info: &ClassInfo) -> (Span, u32) {
+        let used = self.spans(info).filter(|span| span.runs() > 0);
+        used.fold((Span::UNUSED, 0), |(_, runs), span| (span, runs + span.runs()))
+    }
+
+    /// Removes a span. Returns whether it was there.
+    pub(super) fn remove(&self, span: Span) -> bool {
+        self.slot(span.slot()).cas_relaxed(span.range(), 0).is_ok()
     }
 
     /// Adds a span of so many runs from slab `first` on. All lanes of the group get it.

@@ -13,8 +13,16 @@ use super::class_info::ClassInfo;
 use super::moves::Before;
 use crate::lanes::{Group, select_bit};
 
-/// The multiplier of a hash: 2^32 by the golden ratio.
-pub(super) const SCATTER: u32 = 0x9e37_79b9;
+/// A hash: consecutive numbers are far from each other.
+pub(super) const fn hash(n: u32) -> u32 {
+    // 2^32 by the golden ratio.
+    n.wrapping_mul(0x9e37_79b9)
+}
+
+/// A hash as a number below `end`.
+pub(super) const fn scaled(hash: u32, end: u32) -> u32 {
+    ((hash as u64 * end as u64) >> 32) as u32
+}
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +54,7 @@ impl Heap {
     #[inline(never)]
     pub(super) fn search(&self, group: Group, asks: bool, class: SizeClass, salt: u32) -> Found {
         let (mut found, mut rest) = (Found::Unsure, group.ballot(asks));
-        let salt = group.broadcast_32(salt).wrapping_mul(SCATTER);
+        let salt = group.broadcast_32(hash(salt));
         // One turn for each class.
         while !rest.is_empty() {
             let searched = SizeClass(group.read_32(class.0, rest.leader()));
@@ -70,7 +78,7 @@ impl Heap {
         // The moves that the leader saw ended are before the reads of all lanes.
         group.sync();
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        let middle = start + ((u64::from(salt) * u64::from(self.layout.slabs)) >> 32) as u32;
+        let middle = start + scaled(salt, self.layout.slabs);
         let (mut served, mut address) = (0, 0);
         for (mut from, to) in [(middle, end), (start, middle)] {
             while let Some(next) = runs.listed().next_of(group, from, to, common, &mut common_before) {
@@ -172,6 +180,17 @@ impl Heap {
         self.has_run(info, &mut self.overview().common().search())
     }
 
+    /// Whether there are free slabs for a run of the class, or runs of other classes that can be made
+    /// free.
+    pub(super) fn has_other_run(&self, class: SizeClass, info: &ClassInfo) -> bool {
+        let (idle, common) = (self.runs().idle(), self.overview().common());
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        let mut ignored = common.search();
+        idle.next(0, start, common, &mut ignored).is_some()
+            || idle.next(end, self.layout.run_indices(), common, &mut ignored).is_some()
+            || self.free_slabs().has(info.slabs, &mut ignored)
+    }
+
     /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an
     /// index of the idle set. Returns whether there were any.
     #[cold]
@@ -194,7 +213,7 @@ impl Heap {
     /// or removes from that word the runs that are not fully free.
     fn retire_one(&self, salt: u32, least: u32) {
         let (idle, common, end) = (self.runs().idle(), self.overview().common(), self.layout.run_indices());
-        let middle = ((u64::from(salt) * u64::from(end)) >> 32) as u32;
+        let middle = scaled(salt, end);
         let mut ignored = common.search();
         let mut next = |from, to| idle.next(from, to, common, &mut ignored);
         if let Some(index) = next(middle, end).or_else(|| next(0, middle)) {

@@ -143,19 +143,20 @@ mod tests {
         let layout = HeapLayout::new(8 << 30, 132).unwrap();
         let info = layout.class(SizeClass::of(64));
         assert_eq!((info.blocks, info.slabs), (1024, 1));
-        assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [1, 2, 3, 3, 3]);
+        assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [1, 4, 5, 5, 3]);
         assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [2, 10, 12, 12, 12]);
-        // At most a sixteenth of the partition, then an eighth for parts of warps.
+        // At most a sixteenth of the partition, or of four of them; then an eighth for parts of warps.
         let info = layout.class(SizeClass::of(8192));
         assert_eq!((layout.slabs / layout.shards, info.blocks, info.slabs), (992, 32, 4));
-        assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [10, 15, 15, 15]);
+        assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [19, 62, 62, 15]);
         assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [31, 31, 31, 248]);
     }
 
     #[test]
     fn a_span_is_at_least_a_quarter_of_the_ring_within_its_limits() {
-        let new = ClassInfo::new(SizeClass(0), 1 << 16, 1 << 20);
-        let info = ClassInfo { span_runs: [20, 100, 50], ..new };
+        let new = ClassInfo::new(SizeClass(0), 1 << 16, 1 << 10, 2);
+        assert_eq!(new.span_runs, [64, 256, 128, 128]);
+        let info = ClassInfo { span_runs: [20, 100, 20, 50], ..new };
         assert_eq!(info.blocks, 4096);
         assert_eq!([1, 12, 16, 399, 400, 1000].map(|ring| info.span_runs(ring, 32)), [3, 3, 4, 99, 100, 100]);
         assert_eq!([1, 12, 16, 199, 1000].map(|ring| info.span_runs(ring, 31)), [3, 3, 4, 49, 50]);

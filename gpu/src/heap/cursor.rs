@@ -241,7 +241,7 @@ mod tests {
         assert!(!take(1).0);
         assert!(take(1).1 >= 128, "a ticket beyond the end");
         let next = Span::new(&info, 0, 1).in_slot(3);
-        cursor.replace(seen, next);
+        assert!(cursor.replace(seen, next));
         assert_eq!(cursor.span(), next.with_left(128 - 34));
         assert!(!cursor.span().passed().is_crossed_by(128));
     }
@@ -260,26 +260,27 @@ mod tests {
     }
 
     #[test]
-    fn a_span_whose_tickets_are_all_taken_starts_again() {
+    fn a_span_whose_tickets_are_all_taken_is_replaced_again() {
         let info = info(2048);
         let cursor = Cursor::new(Span::UNUSED);
-        let seen = cursor.take(500);
-        assert!(seen.is_crossed_by(500) && seen.block(500, 499) > info.blocks);
+        let seen = cursor.take(300);
+        assert!(seen.is_crossed_by(300) && seen.block(300, 299) > info.blocks);
+        let spans = [1, 2, 3].map(|slot| Span::new(&info, 0, 1).in_slot(slot));
+        assert!(!cursor.replace(seen, spans[0]) && !cursor.replace(spans[0], spans[1]));
+        // Until then no other group crosses the end.
+        assert!(!cursor.take(1).is_crossed_by(1));
+        assert!(cursor.replace(spans[1], spans[2]));
+        assert_eq!(cursor.span(), spans[2].with_left(3 * 128 - 301));
+    }
+
+    #[test]
+    fn a_span_starts_again_with_all_of_its_tickets() {
+        let info = info(2048);
+        let cursor = Cursor::new(Span::UNUSED);
+        cursor.take(500);
         let next = Span::new(&info, 0, 1).in_slot(1);
-        cursor.replace(seen, next);
-        assert_eq!(cursor.span(), next);
-        cursor.take(128);
-        let seen = cursor.take(7);
-        cursor.replace(seen, seen.with_left(128).dry());
-        assert!(cursor.span().is_dry());
-        assert_eq!(
-            (cursor.span().left(), cursor.span().slot(), cursor.span().range()),
-            (121, 1, next.range())
-        );
-        cursor.take(121);
-        let seen = cursor.take(1);
-        cursor.replace(seen, next);
-        assert_eq!(cursor.span(), next.with_left(127));
+        cursor.restart(next.dry());
+        assert_eq!((cursor.span(), cursor.span().is_dry()), (next.dry(), true));
     }
 
     #[test]

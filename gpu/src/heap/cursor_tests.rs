@@ -30,11 +30,11 @@ fn tickets_are_skipped_only_while_no_others_are_taken() {
 }
 
 #[test]
-fn a_span_whose_last_ticket_was_taken_meanwhile_does_not_start_again() {
+fn a_span_whose_last_ticket_was_taken_meanwhile_is_not_replaced_again() {
     let next = Span::new(&info(), 0, 1).in_slot(1);
     let cursor = Cursor::new(Span::UNUSED);
     let seen = cursor.take(next.left() as u32);
-    cursor.replace(seen, next);
+    assert!(cursor.replace(seen, next));
     assert_eq!(cursor.span(), next.with_left(0));
 }
 

@@ -81,11 +81,8 @@ impl Heap {
                 break;
             }
             let hops = asks && (waits || is_dry && turn < PATIENCE);
-            let other = if group.all(!hops) {
-                None
-            } else {
-                self.other(group, peers, hops, class, shard, turn)
-            };
+            let other =
+                if group.all(!hops) { None } else { self.other(group, peers, hops, class, shard, turn) };
             if asks && waits && other.is_none() {
                 nap(turn);
             }

@@ -193,8 +193,24 @@ mod tests {
         let next = |slot: u32, free: &[u32]| survey(slot, free).free.map(|span| span.slot());
         assert_eq!([next(5, &[5000]), next(5, &[4000, 31_000]), next(9, &[4000])], [None, Some(31), Some(4)]);
         assert_eq!([next(31, &[8]), next(31, &[1000, 2000])], [Some(0), Some(1)]);
+        assert_eq!((ring.last(&info).0.slot(), ring.last(&info).1), (SLOTS - 1, survey(0, &[]).runs));
         // Without those that are gone.
         let gone = ring.survey(group, &info, 0, |run| (run != 5000).then_some(true));
         assert_eq!((gone.used, gone.free.unwrap().slot()), (!(1 << 5), 1));
+    }
+
+    #[test]
+    fn the_last_span_is_removed_once_if_it_is_still_there() {
+        let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(2048));
+        let (ring, span) = (Ring::new(), |i: u32| Span::new(&info, 8 * i, i));
+        assert_eq!(ring.last(&info), (Span::UNUSED, 0));
+        [2, 3]
+            .into_iter()
+            .enumerate()
+            .for_each(|(i, runs)| ring.slot(i as u32).store_relaxed(span(runs).range()));
+        let (last, runs) = ring.last(&info);
+        assert_eq!((last, runs), (span(3).in_slot(1), 5));
+        assert!(!ring.remove(span(4).in_slot(1)) && ring.remove(last) && !ring.remove(last));
+        assert_eq!(ring.last(&info), (span(2), 2));
     }
 }

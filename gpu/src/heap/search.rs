@@ -184,7 +184,8 @@ impl Heap {
     /// free.
     pub(super) fn has_other_run(&self, class: SizeClass, info: &ClassInfo) -> bool {
         let (idle, common) = (self.runs().idle(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        let (start, end) =
+            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let mut ignored = common.search();
         idle.next(0, start, common, &mut ignored).is_some()
             || idle.next(end, self.layout.run_indices(), common, &mut ignored).is_some()

@@ -108,12 +108,6 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         if WHOLE { rank } else { select_bit(self.mask().0, rank) }
     }
 
-    /// The rank of a lane of the group.
-    #[inline(always)]
-    pub fn rank_of(self, lane: u32) -> u32 {
-        if WHOLE { lane } else { self.mask.rank(lane) }
-    }
-
     #[inline(always)]
     pub fn leads(self) -> bool {
         self.mask().leader() == self.lane

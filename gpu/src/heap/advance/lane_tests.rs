@@ -3,6 +3,7 @@
 use super::super::test_heap::{OwnedHeap, heap, moves_of};
 use super::*;
 use crate::machine::Coords;
+use crate::test_lanes::interrupted_at;
 use std::vec::Vec;
 
 /// Four blocks in one slab.
@@ -35,28 +36,6 @@ fn take_slabs(owned: &OwnedHeap, slabs: impl IntoIterator<Item = u32>) {
 fn raised(owned: &OwnedHeap) -> u32 {
     let set = owned.heap.free_slabs().set;
     set.at(set.level(1).0).load_relaxed()
-}
-
-#[test]
-fn a_row_of_bits_goes_on_in_the_words_of_the_next_lanes() {
-    let words = [u32::MAX << 4, u32::MAX, 0x0000_ffff];
-    for (from, step, most, len) in [
-        (4, 1, 99, MOST_IDLE),
-        (30, 1, 99, 50),
-        (30, 1, 40, 40),
-        (30, 1, 1, 1),
-        (5, 16, 99, 5),
-        (28, 8, 99, 7),
-        (64, 8, 99, 2),
-        (79, 1, 99, 1),
-    ] {
-        let row =
-            |_: &OwnedHeap, group: Group| row_len(group, words[group.rank() as usize], from, step, most);
-        assert_eq!(heap(64, 1).on_lanes(LANES, Coords::SOLE, row).results, [len; 3], "from {from}");
-    }
-    // Up to the last bit of the last word.
-    let row = |_: &OwnedHeap, group| row_len(group, u32::MAX, 80, 4, 99);
-    assert_eq!(heap(64, 1).on_lanes(LANES, Coords::SOLE, row).results, [4; 3]);
 }
 
 #[test]
@@ -121,23 +100,107 @@ fn slabs_of_idle_runs_of_another_class_make_a_span() {
     assert!(find().is_none());
 }
 
+/// A heap with eight shards, and with these spans in their rings: shard, first slab, runs. The cursor
+/// of each shard is at slot 0.
+fn rings(spans: &[(u32, u32, u32)]) -> OwnedHeap {
+    let owned = heap(4096, 8);
+    let (info, group) = (*owned.heap.class(LARGE), Group::alone());
+    assert_eq!((owned.layout.shards, info.slabs, info.blocks), (8, 2, 8));
+    for (shard, first, runs) in spans {
+        (0..*runs).for_each(|i| owned.add_run(LARGE, first + 2 * i));
+        let ring = owned.heap.ring(LARGE, *shard);
+        let mut survey = ring.survey(group, &info, 0, |_| Some(false));
+        // Not in place of all others.
+        survey.runs = u32::MAX / 8;
+        ring.add(group, &mut survey, &info, *first, *runs);
+    }
+    owned
+}
+
+/// The spans of the ring of a shard: their first slabs, and their runs.
+fn ring_of(owned: &OwnedHeap, shard: u32) -> Vec<(u32, u32)> {
+    let info = owned.heap.class(LARGE);
+    let spans = owned.heap.ring(LARGE, shard).spans(info).filter(|span| span.runs() > 0);
+    spans.map(|span| (span.first(info), span.runs())).collect()
+}
+
+/// Takes over a span for shard 0 by a full warp that asks for blocks, or by three lanes that do.
+fn take_over(owned: &OwnedHeap, mask: u32) -> Option<u32> {
+    let taken = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
+        let info = owned.heap.class(LARGE);
+        let mut survey = owned.heap.ring(LARGE, 0).survey(group, info, 0, |_| Some(false));
+        let span = owned.heap.take_over(group, demand(LARGE, group.count()), info, &mut survey);
+        span.map(|span| span.first(info))
+    });
+    assert!(taken.results.iter().all(|span| *span == taken.results[0]));
+    taken.results[0]
+}
+
+/// Claims the blocks of a fully free run with one word.
+fn occupy(owned: &OwnedHeap, run: u32, full: u32) {
+    let runs = owned.heap.runs();
+    runs.count_claim(run, runs.claim(runs.first_word(run), 1), full);
+}
+
 #[test]
-fn a_group_goes_on_with_idle_runs_from_a_place_that_depends_on_its_thread() {
-    let owned = heap(256, 1);
-    [10, 11, 12, 200].into_iter().for_each(|run| owned.add_run(LARGE, run));
-    let find = |thread, most| {
-        let at = Coords { thread_idx: [thread, 0, 0], ..Coords::SOLE };
-        let find = |owned: &OwnedHeap, group| {
-            owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), most)
-        };
-        let found = owned.on_lanes(0b111, at, find).results;
-        assert_eq!(found, [found[0]; 3]);
-        found[0]
-    };
-    // Thread 1 starts at the golden ratio of the slabs.
-    assert_eq!([find(0, 9), find(0, 2), find(1, 9)], [Some((10, 3)), Some((10, 2)), Some((200, 1))]);
-    owned.heap.runs().retire(LARGE, owned.heap.class(LARGE), owned.layout.run_index(LARGE, 200) / 32, 1 << 8);
-    assert_eq!(find(1, 9), Some((10, 3)));
+fn the_last_span_of_a_longer_ring_changes_to_a_shorter_one() {
+    let owned = rings(&[(0, 100, 1), (3, 200, 2), (3, 300, 2), (5, 400, 2), (5, 500, 1)]);
+    assert_eq!(take_over(&owned, u32::MAX), Some(500));
+    // Both have two runs now.
+    assert_eq!((ring_of(&owned, 0), ring_of(&owned, 5)), ([(100, 1), (500, 1)].into(), [(400, 2)].into()));
+    assert_eq!((take_over(&owned, u32::MAX), ring_of(&owned, 3).len()), (None, 2));
+    let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
+    assert_eq!((take_over(&owned, u32::MAX), ring_of(&owned, 0)), (Some(300), [(300, 2)].into()));
+}
+
+#[test]
+fn a_span_that_is_in_use_stays_in_its_ring() {
+    // The cursor is at the last span.
+    let owned = rings(&[(3, 200, 9)]);
+    assert_eq!(take_over(&owned, u32::MAX), None);
+    // A block of its first run is occupied; then, the run is gone.
+    let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
+    occupy(&owned, 300, 0xff);
+    assert_eq!(take_over(&owned, u32::MAX), None);
+    let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
+    owned.heap.runs().entry(300).store_relaxed(Heap::free_entry());
+    assert_eq!(take_over(&owned, u32::MAX), None);
+    // Of its second run.
+    let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
+    occupy(&owned, 302, 0xff);
+    assert_eq!(take_over(&owned, u32::MAX), Some(300));
+}
+
+#[test]
+fn parts_of_warps_take_over_spans_of_the_shards_that_they_use() {
+    for (shard, taken) in [(3, None), (4, Some(300))] {
+        let owned = rings(&[(shard, 200, 2), (shard, 300, 2)]);
+        assert_eq!(take_over(&owned, LANES), taken);
+    }
+}
+
+#[test]
+fn a_span_that_another_group_has_taken_is_not_taken_again() {
+    for at in 0.. {
+        let owned = rings(&[(1, 200, 2), (1, 300, 2)]);
+        let (info, ring) = (owned.heap.class(LARGE), owned.heap.ring(LARGE, 1));
+        let ((last, _), mut is_removed) = (ring.last(info), false);
+        let other = || is_removed = ring.remove(last);
+        // Thread 0 is for the ring of shard 1.
+        let (span, was_there) = interrupted_at(at, other, || {
+            let group = Group::alone();
+            let mut survey = owned.heap.ring(LARGE, 0).survey(group, info, 0, |_| None);
+            owned.heap.take_over(group, demand(LARGE, 32), info, &mut survey)
+        });
+        if !was_there {
+            break;
+        }
+        assert_eq!(
+            (ring_of(&owned, 1).len(), span.is_some(), is_removed),
+            (1, !is_removed, is_removed),
+            "{at}"
+        );
+    }
 }
 
 #[test]
@@ -146,24 +209,55 @@ fn idle_runs_behind_those_that_are_not_fully_free_are_found() {
     for run in [37, 101] {
         let owned = heap(256, 1);
         let (runs, next) = (owned.heap.runs(), SizeClass(LARGE.0 + 1));
-        let find = || {
-            let find = |owned: &OwnedHeap, group| {
-                owned.heap.idle_span(group, demand(LARGE, 1), owned.heap.class(LARGE), 99)
-            };
-            owned.on_lanes(0b111, Coords::SOLE, find).results[0]
+        let has = || {
+            let has =
+                |owned: &OwnedHeap, group| owned.heap.has_idle_run(group, LARGE, owned.heap.class(LARGE));
+            let found = owned.on_lanes(0b111, Coords::SOLE, has).results;
+            assert_eq!(found, [found[0]; 3]);
+            found[0]
         };
         // The next class has an idle run at the first slab.
         owned.add_run(next, 0);
         [7, 255].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[1]));
         owned.add_run(LARGE, run);
-        assert_eq!(find(), Some((run, 1)));
+        assert!(has());
         // The first word is zero now, which is known above.
         let (idle, w) = (runs.idle(), owned.layout.run_index(LARGE, 7) / WORD_BITS);
         let above = idle.at(idle.level(1).0 + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS);
         assert_eq!((idle.word(w).load_relaxed(), above & 1), (0, 0));
         runs.count_claim(run, runs.claim(runs.first_word(run), 1), 0xf);
-        assert_eq!((find(), owned.hints(next, 0)), (None, (true, true)));
+        assert_eq!((has(), owned.hints(next, 0)), (false, (true, true)));
     }
+}
+
+#[test]
+fn a_search_for_idle_runs_starts_at_a_place_that_depends_on_the_thread() {
+    let owned = heap(256, 1);
+    [10, 200].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[1]));
+    owned.add_run(LARGE, 100);
+    // Thread 1 starts at the golden ratio of the slabs and removes the run behind it on its way.
+    let at = Coords { thread_idx: [1, 0, 0], ..Coords::SOLE };
+    let has = |owned: &OwnedHeap, group| owned.heap.has_idle_run(group, LARGE, owned.heap.class(LARGE));
+    assert_eq!(owned.on_lanes(1, at, has).results, [true]);
+    let idle = |run| owned.hints(LARGE, run).1;
+    assert_eq!([10, 100, 200].map(idle), [false, true, false]);
+}
+
+#[test]
+fn no_runs_are_retired_while_the_class_has_a_fully_free_one() {
+    let owned = heap(64, 1);
+    let info = *owned.heap.class(LARGE);
+    (0..62).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let other = SizeClass(LARGE.0 + 1);
+    owned.add_run(LARGE, 62);
+    owned.add_run(other, 63);
+    let find = |group: Group| {
+        let survey = owned.heap.ring(LARGE, 0).survey(group, &info, 0, |_| None);
+        owned.heap.find_span(group, demand(LARGE, 1), &info, survey).map(|span| span.first(&info))
+    };
+    assert_eq!((find(Group::alone()), owned.hints(other, 63).1), (None, true));
+    occupy(&owned, 62, 0xf);
+    assert_eq!((find(Group::alone()), owned.hints(other, 63).1), (Some(63), false));
 }
 
 #[test]
@@ -178,7 +272,7 @@ fn a_span_of_the_ring_with_free_blocks_is_the_next_one() {
         ring.add(group, &mut survey, &info, run, 1);
     }
     let seen = Span::new(&info, 50, 1).with_left(0);
-    owned.heap.cursor(LARGE, 0).replace(Span::UNUSED, seen);
+    owned.heap.cursor(LARGE, 0).restart(seen);
     assert!(owned.heap.replace_span(group, Demand { seen, ..demand(LARGE, 1) }));
     let now = owned.heap.cursor(LARGE, 0).span();
     assert_eq!((now.first(&info), now.runs(), now.slot(), now.left()), (70, 1, 2, 4));

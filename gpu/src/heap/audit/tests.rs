@@ -157,8 +157,7 @@ fn spans_that_were_not_replaced_or_end_outside_are_found() {
     cursor.take(7);
     assert_eq!(audit(&owned).defects, [(None, Defect::SpanNotReplaced { beyond: 7 })]);
     for (end, defects) in [(100, 0), (101, 1)] {
-        cursor.take(1 << 16);
-        cursor.replace(cursor.span(), super::super::Span::new(owned.heap.class(CLASS), end - 1, 1));
+        cursor.restart(super::super::Span::new(owned.heap.class(CLASS), end - 1, 1));
         let outside = (None, Defect::SpanOutside { end });
         assert_eq!(audit(&owned).defects, vec![outside; defects]);
     }

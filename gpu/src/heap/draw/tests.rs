@@ -1,6 +1,5 @@
 //! Tickets beyond the end of a span, and the cursor of a full warp.
 
-use super::super::cursor::Cursor;
 use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
 use crate::lanes::Group;
@@ -9,13 +8,6 @@ use core::alloc::Layout;
 
 const A: SizeClass = SizeClass::of(64);
 const B: SizeClass = SizeClass::of(96);
-
-/// Sets the span of a cursor.
-fn set(cursor: &Cursor, span: Span) {
-    let seen = cursor.span().with_left(0);
-    cursor.replace(seen, span);
-    assert_eq!(cursor.span(), span);
-}
 
 /// A heap with a span of the class from slab `run` on, with `left` blocks left, and a next one.
 fn with_spans(owned: &OwnedHeap, class: SizeClass, run: u32, left: i32) {
@@ -28,7 +20,63 @@ fn with_spans(owned: &OwnedHeap, class: SizeClass, run: u32, left: i32) {
         ring.add(group, &mut survey, info, run, 1);
     }
     // The second one is as large as the first one, so it has a slot of its own.
-    set(heap.cursor(class, 0), ring.spans(info).next().unwrap().with_left(left));
+    heap.cursor(class, 0).restart(ring.spans(info).next().unwrap().with_left(left));
+}
+
+/// A heap with `spans` spans of a run each in the ring of the class, which are full, but for some
+/// blocks of the last one. The end of the first one is crossed by a group that takes all tickets
+/// but `rest` of the others, before the caller's.
+fn crossed(spans: u32, rest: u32) -> (OwnedHeap, Span) {
+    let owned = heap(256, 1);
+    let (info, group) = (*owned.heap.class(A), Group::alone());
+    let ring = owned.heap.ring(A, 0);
+    for run in 0..spans {
+        owned.add_run(A, 10 + run);
+        let mut survey = ring.survey(group, &info, 0, |_| Some(false));
+        // Not in place of all others.
+        survey.runs = 1000;
+        ring.add(group, &mut survey, &info, 10 + run, 1);
+    }
+    let cursor = owned.heap.cursor(A, 0);
+    cursor.restart(ring.spans(&info).next().unwrap().with_left(0));
+    let seen = cursor.take((spans - 1) * info.blocks - rest);
+    (owned, seen)
+}
+
+#[test]
+fn tickets_beyond_several_spans_are_for_the_span_after_them() {
+    let group = Group::alone();
+    for (spans, rest, block) in [(3, 10, Some((12, 9))), (3, 1, Some((12, 0))), (9, 256, Some((18, 255)))] {
+        let (owned, _) = crossed(spans, rest);
+        let drawn = owned.heap.draw(group, group, true, A, 0);
+        let found = (drawn.address != 0).then(|| owned.block_at(A, drawn.address));
+        // The caller did not cross the end, so it does not replace the span.
+        assert_eq!((found, owned.heap.cursor(A, 0).span().slot()), (block, 0), "{spans} spans, {rest} left");
+        assert!(!drawn.seen.is_crossed_by(1));
+    }
+    // Beyond the last span that is looked at.
+    let (owned, _) = crossed(10, 256);
+    assert_eq!(owned.heap.draw(group, group, true, A, 0).address, 0);
+}
+
+#[test]
+fn a_group_that_crosses_the_end_replaces_spans_until_tickets_are_left() {
+    let info = *heap(256, 1).heap.class(A);
+    for (spans, rest, slot, left) in [(2, 10, 1, 10), (4, 10, 3, 10), (4, 0, 3, 0), (9, 7, 8, 7)] {
+        let (owned, seen) = crossed(spans, rest);
+        let own = owned.heap.pass(A, 0, &info, seen);
+        let now = owned.heap.cursor(A, 0).span();
+        assert_eq!((now.slot(), now.left()), (slot, left), "{spans} spans");
+        // Its own tickets are for the first one of them.
+        assert_eq!((own.slot(), own.left()), (1, 256));
+        assert!(!own.is_crossed_by(u32::MAX >> 1));
+    }
+    // Beyond the last span that is looked at, it is to advance.
+    let (owned, seen) = crossed(10, 7);
+    let own = owned.heap.pass(A, 0, &info, seen);
+    let now = owned.heap.cursor(A, 0).span();
+    assert_eq!((own.slot(), own.left(), now.slot(), now.left()), (8, 0, 8, 7 - 256));
+    assert!(own.is_crossed_by(1));
 }
 
 /// The span of the cursor: its first slab, and its blocks left.

@@ -67,9 +67,7 @@ fn blocks_of_a_run_that_is_gone_are_occupied() {
 /// The step of a group of two lanes, and the tickets left afterwards.
 fn step(owned: &OwnedHeap, seen: Span) -> (&'static str, i32) {
     let cursor = owned.heap.cursor(SMALL, 0);
-    // Without tickets left, the span is swapped in.
-    cursor.replace(cursor.take(1 << 16), seen);
-    assert_eq!(cursor.span(), seen);
+    cursor.restart(seen);
     let (step, _) = owned.heap.step(SMALL, 0, 2);
     (name(step), cursor.span().left())
 }
@@ -121,7 +119,7 @@ fn a_group_waits_for_one_that_crosses_the_end_or_searches() {
             let owned = with_runs(&[], &[]);
             let cursor = owned.heap.cursor(SMALL, 0);
             let seen = if is_dry { span(&owned, 60).dry() } else { span(&owned, 60) };
-            cursor.replace(Span::UNUSED, seen);
+            cursor.restart(seen);
             let other = || {
                 cursor.take(99);
             };
@@ -141,7 +139,7 @@ fn a_group_of_which_a_lane_got_a_block_draws_again_for_the_others() {
     // The tickets are for blocks 42 and 43 of the first run. Behind the 64 tickets that the other
     // lane takes when it is alone, a block of the second run is free.
     let owned = with_runs(&[42], &[232]);
-    owned.heap.cursor(SMALL, 0).replace(Span::UNUSED, span(&owned, 300));
+    owned.heap.cursor(SMALL, 0).restart(span(&owned, 300));
     let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
         let block = owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).unwrap();
         owned.block_at(SMALL, block.as_ptr() as u64)

@@ -27,21 +27,97 @@ fn pauses_double_every_few_turns() {
     assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 7]);
 }
 
-#[test]
-fn a_lane_draws_from_other_shards_while_its_span_is_replaced() {
-    // From turn to turn, 4 shards further on, and then the next one.
-    for (waiting, shard) in [(&[][..], 0), (&[0], 4), (&[0, 4], 5), (&[0, 4, 5], 6), (&[0, 4, 5, 6], 2)] {
-        let owned = heap(4096, 8);
-        assert_eq!(owned.layout.shards, 8);
-        for shard in waiting {
-            // Another group has crossed the end, and there is no next span yet.
-            assert!(owned.heap.cursor(LARGE, *shard).take(1).is_crossed_by(1));
+/// A heap with eight shards. The end of each cursor of the class is crossed, but for those of the
+/// `open` shards, which have a span of 32 free blocks.
+fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {
+    let owned = heap(4096, 8);
+    let info = owned.heap.class(LARGE);
+    assert_eq!((owned.layout.shards, info.slabs), (8, 2));
+    for shard in 0..8 {
+        let (cursor, run) = (owned.heap.cursor(LARGE, shard), owned.layout.partition_start(shard));
+        if open.contains(&shard) {
+            (0..4).for_each(|i| owned.add_run(LARGE, run + 2 * i));
+            cursor.restart(Span::new(info, run, 4));
+        } else {
+            cursor.restart(if is_dry { Span::UNUSED.dry() } else { Span::UNUSED });
+            assert!(cursor.take(1).is_crossed_by(1));
         }
-        let ran = alloc(&owned);
-        let place = owned.layout.partition_start(shard)..owned.layout.partition_start(shard + 1);
-        assert!(place.contains(&ran.result.unwrap()), "{waiting:?}: slab {:?}", ran.result);
-        assert_eq!(ran.pauses, [300; 4][..waiting.len()]);
     }
+    owned
+}
+
+/// The slab of the last block of a shard's span.
+fn last_slab(owned: &OwnedHeap, shard: u32) -> u32 {
+    owned.layout.partition_start(shard) + 1
+}
+
+#[test]
+fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
+    // A lone lane uses the shards 0 and 4, and looks at the next one first.
+    let owned = crossed(&[4], false);
+    let ran = alloc(&owned);
+    assert_eq!((ran.result, &ran.pauses[..]), (Some(last_slab(&owned, 4)), &[][..]));
+    // Without tickets elsewhere it waits, and after 32 turns searches, too.
+    let ran = alloc(&crossed(&[], false));
+    assert_eq!((ran.result, ran.pauses.len() as u32 > PATIENCE), (None, true));
+}
+
+#[test]
+fn a_lane_whose_cursor_is_dry_draws_from_another_shard_before_it_searches() {
+    let owned = crossed(&[4], true);
+    // A search would find this run first.
+    owned.add_run(LARGE, 8);
+    (0..4096).filter(|slab| owned.is_free_slab(*slab)).for_each(|slab| {
+        owned.heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+    });
+    assert_eq!(alloc(&owned).result, Some(last_slab(&owned, 4)));
+    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.dry());
+    owned.heap.cursor(LARGE, 4).take(1);
+    assert_eq!(alloc(&owned).result, Some(8));
+}
+
+#[test]
+fn each_lane_looks_at_the_cursor_of_another_shard() {
+    let other = |owned: &OwnedHeap, mask, turn| {
+        let found = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
+            owned.heap.other(group, group.matching(LARGE.0), true, LARGE, 0, turn)
+        });
+        assert!(found.results.iter().all(|shard| *shard == found.results[0]));
+        found.results[0]
+    };
+    let owned = crossed(&[3, 4, 5], false);
+    // A full warp uses all shards. A part of a warp uses the shards 0 and 4.
+    assert_eq!([u32::MAX, 0b111].map(|mask| other(&owned, mask, 0)), [Some(3), Some(4)]);
+    // With fewer tickets than lanes, or dry.
+    owned.heap.cursor(LARGE, 4).take(30);
+    assert_eq!([0b11, 0b111].map(|mask| other(&owned, mask, 0)), [Some(4), None]);
+    owned.heap.cursor(LARGE, 4).restart(Span::new(owned.heap.class(LARGE), 0, 1).dry());
+    assert_eq!(
+        [0, PATIENCE - 1, PATIENCE].map(|turn| other(&owned, 0b111, turn).is_some()),
+        [false, false, true]
+    );
+}
+
+#[test]
+fn only_groups_that_have_no_tickets_look_for_another_shard() {
+    let owned = crossed(&[4], false);
+    let next = SizeClass(LARGE.0 + 1);
+    let found = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
+        let class = if group.lane() < 2 { LARGE } else { next };
+        let hops = class == LARGE;
+        owned.heap.other(group, group.matching(class.0), hops, class, 0, 0)
+    });
+    assert_eq!(found.results, [Some(4), Some(4), None, None]);
+}
+
+#[test]
+fn a_shard_beside_is_one_of_those_that_the_group_uses() {
+    let owned = heap(4096, 8);
+    let beside = |lanes, salt| [0, 1, 2, 6, 7].map(|rank| owned.heap.shard_beside(1, lanes, rank, salt));
+    assert_eq!(beside(32, 0), [2, 3, 4, 0, 1]);
+    assert_eq!(beside(31, 0), [5, 1, 5, 5, 1]);
+    // Half of all hashes later.
+    assert_eq!(beside(32, 1 << 31), [6, 7, 0, 4, 5]);
 }
 
 #[test]
@@ -80,7 +156,7 @@ fn a_lane_that_has_a_block_does_not_search_for_another() {
     }
     // One ticket is left for two lanes, and there is no other span.
     let span = Span::new(owned.heap.class(LARGE), 10, 1).with_left(1);
-    owned.heap.cursor(LARGE, 0).replace(Span::UNUSED, span);
+    owned.heap.cursor(LARGE, 0).restart(span);
     let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
         let block = owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap();
         owned.block_at(LARGE, block.as_ptr() as u64)

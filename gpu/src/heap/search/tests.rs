@@ -156,6 +156,27 @@ fn free_slabs_or_idle_runs_make_a_run() {
     assert_eq!(has(), [true, true]);
 }
 
+#[test]
+fn idle_runs_of_the_own_class_are_no_other_runs() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let (idle, layout) = (owned.heap.runs().idle(), owned.layout);
+    let first = layout.run_index(LARGE, 0);
+    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
+    let has = || owned.heap.has_other_run(LARGE, owned.heap.class(LARGE));
+    assert!(!has());
+    owned.heap.free_slabs().set.insert(9);
+    assert!(has());
+    owned.heap.free_slabs().set.remove_bits(0, 1 << 9);
+    let others = [LARGE.0 - 1, LARGE.0, LARGE.0 + 1].map(|class| [0, 63].map(|run| (SizeClass(class), run)));
+    for (class, run) in others.into_iter().flatten() {
+        let index = layout.run_index(class, run);
+        idle.insert(index);
+        assert_eq!(has(), class != LARGE, "{class:?} {run}");
+        idle.remove_bits(index / 32, 1 << (index % 32));
+    }
+}
+
 /// The slabs below 64 that are free.
 fn free_slabs(owned: &OwnedHeap) -> Vec<u32> {
     (0..64).filter(|slab| owned.is_free_slab(*slab)).collect()

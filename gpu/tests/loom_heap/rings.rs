@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// tickets of the second span are left, but its blocks are free; those of the first one are owned.
 fn second_span() -> (Arc<Shared>, [Piece; 2]) {
     let heap = Shared::new(2, 1);
-    let [first, second, third] = heap.take(HALF);
-    heap.free(third);
+    let [first, second, third, fourth] = heap.take(HALF);
+    [third, fourth].into_iter().for_each(|piece| heap.free(piece));
     assert_eq!(heap.slot_and_left(HALF), (1, 0));
     (heap, [first, second])
 }
@@ -39,10 +39,10 @@ pub const CROSSED: Model = model(PREEMPTIONS, || {
 });
 
 /// A group takes many tickets while another one replaces the span: as many as the next span has, or
-/// more. So the span is swapped in, or replaced again. Tickets are left for those that come later.
+/// more, so the other one replaces that span, too. No group has to cross an end that is crossed.
 pub const OVERTAKEN: Model = model(PREEMPTIONS, || {
     let heap = two_spans();
-    let ([mine], theirs) = both(&heap, draw::<1>, draw::<5>);
+    let ([mine], theirs) = both(&heap, draw::<1>, draw::<3>);
     let (_, left) = heap.slot_and_left(HALF);
     assert!(left >= 0, "I2 of cursors");
     heap.check([(HALF, count([mine]) + count(theirs))]);

@@ -8,8 +8,9 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::runs::Runs;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Warp};
 use crate::sync::NATIVE_LAYOUT;
+use crate::units::WARP_SIZE;
 
 /// The most spans after the end of one that tickets are for.
 const MOST_PASSED: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -78,9 +79,24 @@ impl Heap {
         class: SizeClass,
         shard: u32,
     ) -> Drawn {
-        let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
+        let (cursor, leads) = (self.cursor(class, shard), asks && peers.leads());
         let seen = if leads { cursor.take(peers.count()) } else { Span::UNUSED };
-        let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
+        let seen = Span(lanes.read_64(seen.0, peers.leader()));
+        self.draw_from(lanes, peers, asks, class, shard, seen)
+    }
+
+    /// The same for groups of `peers` that took their tickets from the cursor when it was `seen`.
+    #[inline(always)]
+    pub(super) fn draw_from<const WHOLE: bool, const ONE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        peers: Lanes<ONE>,
+        asks: bool,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+    ) -> Drawn {
+        let (info, mut seen, leads) = (*self.class(class), seen, asks && peers.leads());
         if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
             let is_beyond = leads && seen.left() < peers.count() as i32;
             let next = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
@@ -102,6 +118,35 @@ impl Heap {
         let is_mine = is_valid && seen_old >> (ticket.number % WORD_BITS) & 1 == 1;
         let address = if is_mine { self.block_address(&info, ticket.run, ticket.number) } else { 0 };
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
+    }
+
+    /// The same for a full warp whose tickets are for all blocks of a word of the bitmap: one lane
+    /// claims them. `None` if they are not.
+    #[inline(always)]
+    pub(super) fn draw_word(
+        &self,
+        warp: Warp,
+        class: SizeClass,
+        info: &ClassInfo,
+        seen: Span,
+    ) -> Option<Drawn> {
+        let block = seen.block(WARP_SIZE, 0);
+        // A run has whole words, and the block is the first one of a word.
+        if (block | info.blocks) % WORD_BITS != 0 || block >= seen.blocks(info) {
+            return None;
+        }
+        let ((run, number), runs) = (seen.place(info, block), self.runs());
+        let w = runs.first_word(run) + number / WORD_BITS;
+        let old = warp.lead_32(|| runs.claim(w, u32::MAX));
+        // What the claiming lane acquired is now before every lane (I3 of `runs`).
+        warp.order();
+        let is_valid = runs.starts(run, class, info.slabs);
+        if is_valid && warp.leads() {
+            runs.count_claim(run, old, u32::MAX);
+        }
+        let is_mine = is_valid && old >> warp.rank() & 1 == 1;
+        let address = if is_mine { self.block_address(info, run, number + warp.rank()) } else { 0 };
+        Some(Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } })
     }
 
     /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or

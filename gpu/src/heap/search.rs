@@ -187,9 +187,14 @@ impl Heap {
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let mut ignored = common.search();
-        idle.next(0, start, common, &mut ignored).is_some()
-            || idle.next(end, self.layout.run_indices(), common, &mut ignored).is_some()
-            || self.free_slabs().has(info.slabs, &mut ignored)
+        let mut next = |from| idle.next(from, self.layout.run_indices(), common, &mut ignored);
+        // A second search only if the first one finds a run of the class.
+        let first = next(0);
+        let is_other = match first {
+            Some(index) if start <= index && index < end => next(end).is_some(),
+            first => first.is_some(),
+        };
+        is_other || self.free_slabs().has(info.slabs, &mut ignored)
     }
 
     /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an

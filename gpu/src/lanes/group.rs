@@ -189,6 +189,14 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
     /// Runs `f` on the leader and broadcasts its result to every lane.
     #[track_caller]
     #[inline(always)]
+    pub fn lead_32(self, f: impl FnOnce() -> u32) -> u32 {
+        let answer = if self.leads() { f() } else { 0 };
+        self.broadcast_32(answer)
+    }
+
+    /// The same for 64 bits.
+    #[track_caller]
+    #[inline(always)]
     pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {
         let answer = if self.leads() { f() } else { 0 };
         self.broadcast_64(answer)

@@ -5,6 +5,7 @@ use super::*;
 use crate::lanes::Group;
 use crate::machine::Coords;
 use core::alloc::Layout;
+use std::vec::Vec;
 
 const A: SizeClass = SizeClass::of(64);
 const B: SizeClass = SizeClass::of(96);
@@ -122,6 +123,72 @@ fn lanes_that_do_not_ask_take_no_tickets() {
     });
     assert_eq!((drawn.results[0], owned.block_at(A, drawn.results[1])), (0, (11, 255)));
     assert_eq!(span(&owned, A), (11, 255));
+}
+
+/// Draws for a full warp with tickets for the blocks of a word of run 10, after `left` tickets.
+/// Returns the blocks of the lanes, and what the lanes are to put back.
+fn draw_word(owned: &OwnedHeap, left: i32) -> Option<Vec<(Option<(u32, u32)>, u32)>> {
+    let info = owned.heap.class(A);
+    let seen = Span::new(info, 10, 1).with_left(left);
+    let drawn = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+        let drawn = owned.heap.draw_word(group.whole().unwrap(), A, info, seen)?;
+        assert_eq!(drawn.seen, seen);
+        Some(((drawn.address != 0).then(|| owned.block_at(A, drawn.address)), drawn.stale))
+    });
+    drawn.results.into_iter().collect()
+}
+
+#[test]
+fn one_lane_claims_the_word_of_a_full_warp() {
+    let owned = heap(256, 1);
+    owned.add_run(A, 10);
+    let (word, full) = (draw_word(&owned, 96).unwrap(), [0, 1, 3, 4, 5, 6, 7].map(|w| (w, u32::MAX)));
+    assert!((0..32).all(|lane| word[lane] == (Some((10, 64 + lane as u32)), 0)));
+    let words = owned.words(A, 10);
+    assert!(words[2] == 0 && full.iter().all(|(w, full)| words[*w] == *full));
+    assert_eq!(owned.heap.runs().free_words(10), 7);
+    // The word again, of which two blocks have been freed: no word becomes fully free or stops being.
+    owned.heap.runs().bits(owned.heap.runs().first_word(10) + 2).or_relaxed(0x0400_0001);
+    let word = draw_word(&owned, 96).unwrap();
+    let served = |lane: usize| word[lane].0 == (lane == 0 || lane == 26).then_some((10, 64 + lane as u32));
+    assert!((0..32).all(served) && owned.heap.runs().free_words(10) == 7);
+}
+
+#[test]
+fn the_tickets_of_a_full_warp_that_are_not_for_a_word_are_left_to_the_general_case() {
+    let owned = heap(256, 1);
+    owned.add_run(A, 10);
+    // Of two words, before the first block, and of no block.
+    for left in [97, 95, 31, 0, -32, 320] {
+        assert_eq!(draw_word(&owned, left), None, "{left} left");
+    }
+    assert_eq!(owned.heap.runs().free_words(10), 8);
+    for left in [32, 256] {
+        assert!(draw_word(&owned, left).unwrap().iter().all(|(block, _)| block.is_some()), "{left} left");
+    }
+}
+
+#[test]
+fn the_leader_puts_back_the_word_of_a_run_that_is_gone() {
+    let owned = heap(256, 1);
+    owned.add_run(B, 10);
+    let word = draw_word(&owned, 96).unwrap();
+    assert!((0..32).all(|lane| word[lane] == (None, if lane == 0 { u32::MAX } else { 0 })));
+}
+
+#[test]
+fn a_full_warp_gets_blocks_whatever_its_tickets_are_for() {
+    // Of two words, of the next span, of both spans.
+    for (left, blocks) in [(33, [(10, 1), (10, 32)]), (0, [(11, 224), (11, 255)]), (5, [(11, 229), (10, 4)])]
+    {
+        let owned = heap(256, 1);
+        with_spans(&owned, A, 10, left);
+        let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, _| {
+            let block = owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).unwrap();
+            owned.block_at(A, block.as_ptr() as u64)
+        });
+        assert_eq!([done.results[0], done.results[31]], blocks);
+    }
 }
 
 #[test]

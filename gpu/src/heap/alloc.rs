@@ -8,10 +8,8 @@
 
 use super::Heap;
 use super::class::SizeClass;
-use super::cursor::Span;
 use super::debug::CallSite;
 use crate::lanes::{Group, Warp};
-use crate::units::WARP_SIZE;
 use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.
@@ -73,27 +71,13 @@ impl Heap {
         if !warp.all(class.0 == warp.broadcast_32(class.0)) {
             return self.alloc_mixed(warp, class);
         }
-        // The load of the class and the atomic are under way together.
-        let (info, shard) = (*self.class(class), self.shard());
-        let seen = Span(warp.lead_64(|| self.cursor(class, shard).take(WARP_SIZE).0));
-        let Some(drawn) = self.draw_word(warp, class, &info, seen) else {
-            return self.shared().alloc_whole(warp, class, warp.broadcast_32(shard), seen);
-        };
+        let shard = self.shard();
+        let drawn = self.draw(warp, warp, true, class, shard);
         if warp.all(drawn.address != 0) {
             return drawn.address;
         }
         let shard = warp.broadcast_32(shard);
-        self.shared().alloc_slow(warp.group(), class, shard, seen, drawn.address, drawn.stale)
-    }
-
-    /// For a full warp of one class whose tickets are not for the blocks of one word.
-    #[inline(never)]
-    fn alloc_whole(&self, warp: Warp, class: SizeClass, shard: u32, seen: Span) -> u64 {
-        let drawn = self.draw_from(warp, warp, true, class, shard, seen);
-        if warp.all(drawn.address != 0) {
-            return drawn.address;
-        }
-        self.alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
+        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
     /// For a warp whose lanes ask for several classes.

@@ -8,7 +8,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::runs::Runs;
-use crate::lanes::{Lanes, Warp};
+use crate::lanes::Lanes;
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
 
@@ -79,24 +79,11 @@ impl Heap {
         class: SizeClass,
         shard: u32,
     ) -> Drawn {
-        let (cursor, leads) = (self.cursor(class, shard), asks && peers.leads());
+        let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
         let seen = if leads { cursor.take(peers.count()) } else { Span::UNUSED };
-        let seen = Span(lanes.read_64(seen.0, peers.leader()));
-        self.draw_from(lanes, peers, asks, class, shard, seen)
-    }
-
-    /// The same for groups of `peers` that took their tickets from the cursor when it was `seen`.
-    #[inline(always)]
-    pub(super) fn draw_from<const WHOLE: bool, const ONE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
-        peers: Lanes<ONE>,
-        asks: bool,
-        class: SizeClass,
-        shard: u32,
-        seen: Span,
-    ) -> Drawn {
-        let (info, mut seen, leads) = (*self.class(class), seen, asks && peers.leads());
+        let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
+        // The blocks of a full warp are those of a word, in the next span, too.
+        let is_word = WHOLE && ONE && (seen.left().cast_unsigned() | info.blocks).is_multiple_of(WORD_BITS);
         if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
             let is_beyond = leads && seen.left() < peers.count() as i32;
             let next = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
@@ -104,6 +91,9 @@ impl Heap {
             if seen.ends_before(peers.count(), peers.rank()) {
                 seen = next;
             }
+        }
+        if is_word {
+            return self.draw_word(lanes, class, &info, seen);
         }
         let (runs, ticket) = (self.runs(), Ticket::new(&info, seen, peers, asks));
         // The first lane with a block in a word claims for all of the word.
@@ -120,20 +110,19 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The same for a full warp whose tickets are for all blocks of a word of the bitmap: one lane
-    /// claims them. `None` if they are not.
+    /// The blocks of a full warp whose tickets are for those of one word, or for none. One lane claims
+    /// the word.
     #[inline(always)]
-    pub(super) fn draw_word(
+    fn draw_word<const WHOLE: bool>(
         &self,
-        warp: Warp,
+        warp: Lanes<WHOLE>,
         class: SizeClass,
         info: &ClassInfo,
         seen: Span,
-    ) -> Option<Drawn> {
+    ) -> Drawn {
         let block = seen.block(WARP_SIZE, 0);
-        // A run has whole words, and the block is the first one of a word.
-        if (block | info.blocks) % WORD_BITS != 0 || block >= seen.blocks(info) {
-            return None;
+        if block >= seen.blocks(info) {
+            return Drawn { address: 0, seen, stale: 0 };
         }
         let ((run, number), runs) = (seen.place(info, block), self.runs());
         let w = runs.first_word(run) + number / WORD_BITS;
@@ -146,7 +135,7 @@ impl Heap {
         }
         let is_mine = is_valid && old >> warp.rank() & 1 == 1;
         let address = if is_mine { self.block_address(info, run, number + warp.rank()) } else { 0 };
-        Some(Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } })
+        Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } }
     }
 
     /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or

@@ -125,46 +125,48 @@ fn lanes_that_do_not_ask_take_no_tickets() {
     assert_eq!(span(&owned, A), (11, 255));
 }
 
-/// Draws for a full warp with tickets for the blocks of a word of run 10, after `left` tickets.
-/// Returns the blocks of the lanes, and what the lanes are to put back.
-fn draw_word(owned: &OwnedHeap, left: i32) -> Option<Vec<(Option<(u32, u32)>, u32)>> {
-    let info = owned.heap.class(A);
-    let seen = Span::new(info, 10, 1).with_left(left);
+/// Draws for a full warp from the cursor at run 10, with `left` tickets left. Returns the blocks of
+/// the lanes, and what they are to put back.
+fn draw_word(owned: &OwnedHeap, left: i32) -> Vec<(Option<(u32, u32)>, u32)> {
+    owned.heap.cursor(A, 0).restart(Span::new(owned.heap.class(A), 10, 1).with_left(left));
     let drawn = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-        let drawn = owned.heap.draw_word(group.whole().unwrap(), A, info, seen)?;
-        assert_eq!(drawn.seen, seen);
-        Some(((drawn.address != 0).then(|| owned.block_at(A, drawn.address)), drawn.stale))
+        let warp = group.whole().unwrap();
+        let drawn = owned.heap.draw(warp, warp, true, A, 0);
+        ((drawn.address != 0).then(|| owned.block_at(A, drawn.address)), drawn.stale)
     });
-    drawn.results.into_iter().collect()
+    drawn.results
 }
 
 #[test]
 fn one_lane_claims_the_word_of_a_full_warp() {
     let owned = heap(256, 1);
     owned.add_run(A, 10);
-    let (word, full) = (draw_word(&owned, 96).unwrap(), [0, 1, 3, 4, 5, 6, 7].map(|w| (w, u32::MAX)));
+    let (word, full) = (draw_word(&owned, 96), [0, 1, 3, 4, 5, 6, 7].map(|w| (w, u32::MAX)));
     assert!((0..32).all(|lane| word[lane] == (Some((10, 64 + lane as u32)), 0)));
     let words = owned.words(A, 10);
     assert!(words[2] == 0 && full.iter().all(|(w, full)| words[*w] == *full));
     assert_eq!(owned.heap.runs().free_words(10), 7);
     // The word again, of which two blocks have been freed: no word becomes fully free or stops being.
     owned.heap.runs().bits(owned.heap.runs().first_word(10) + 2).or_relaxed(0x0400_0001);
-    let word = draw_word(&owned, 96).unwrap();
+    let word = draw_word(&owned, 96);
     let served = |lane: usize| word[lane].0 == (lane == 0 || lane == 26).then_some((10, 64 + lane as u32));
     assert!((0..32).all(served) && owned.heap.runs().free_words(10) == 7);
 }
 
 #[test]
-fn the_tickets_of_a_full_warp_that_are_not_for_a_word_are_left_to_the_general_case() {
-    let owned = heap(256, 1);
-    owned.add_run(A, 10);
-    // Of two words, before the first block, and of no block.
-    for left in [97, 95, 31, 0, -32, 320] {
-        assert_eq!(draw_word(&owned, left), None, "{left} left");
+fn a_full_warp_claims_one_word_or_two() {
+    for (left, words) in [(256, 1), (32, 1), (250, 2), (33, 2)] {
+        let owned = heap(256, 1);
+        owned.add_run(A, 10);
+        assert!(draw_word(&owned, left).iter().all(|(block, _)| block.is_some()), "{left} left");
+        assert_eq!(owned.heap.runs().free_words(10), 8 - words, "{left} left");
     }
-    assert_eq!(owned.heap.runs().free_words(10), 8);
-    for left in [32, 256] {
-        assert!(draw_word(&owned, left).unwrap().iter().all(|(block, _)| block.is_some()), "{left} left");
+    // More than the span has, and no next span.
+    for left in [320, 0] {
+        let owned = heap(256, 1);
+        owned.add_run(A, 10);
+        assert!(draw_word(&owned, left).iter().all(|lane| *lane == (None, 0)), "{left} left");
+        assert_eq!(owned.heap.runs().free_words(10), 8);
     }
 }
 
@@ -172,7 +174,7 @@ fn the_tickets_of_a_full_warp_that_are_not_for_a_word_are_left_to_the_general_ca
 fn the_leader_puts_back_the_word_of_a_run_that_is_gone() {
     let owned = heap(256, 1);
     owned.add_run(B, 10);
-    let word = draw_word(&owned, 96).unwrap();
+    let word = draw_word(&owned, 96);
     assert!((0..32).all(|lane| word[lane] == (None, if lane == 0 { u32::MAX } else { 0 })));
 }
 

@@ -237,3 +237,6 @@ impl Heap {
 
 #[cfg(all(test, not(loom)))]
 mod lane_tests;
+
+#[cfg(all(test, not(loom)))]
+mod take_over_tests;

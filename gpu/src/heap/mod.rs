@@ -47,8 +47,6 @@ mod block_cache;
 pub mod class;
 mod class_info;
 mod cursor;
-#[cfg(all(test, not(loom)))]
-mod cursor_tests;
 pub mod debug;
 mod draw;
 mod entry;

@@ -15,7 +15,7 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::ring::Survey;
-use super::search::{hash, scaled};
+use super::scatter::{hash, scaled};
 use super::slabs::Slabs;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -183,7 +183,7 @@ impl Heap {
     fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
         let Demand { class, shard, lanes, .. } = demand;
         let salt = group.broadcast_32(hash(thread::index_1d()));
-        let other = self.shard_beside(shard, lanes, group.rank(), salt);
+        let other = self.layout.shard_beside(shard, lanes, group.rank(), salt);
         let (ring, runs) = (self.ring(class, other), self.runs());
         let (last, total) = ring.last(info);
         let is_longer = last.runs() > 0 && total >= survey.runs + 2 * last.runs();

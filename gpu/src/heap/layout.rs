@@ -1,9 +1,12 @@
 //! The division of a heap into slabs and of slabs into blocks; the same on host and device.
 
+use super::PART_SHARDS;
 use super::bits::{WORD_BITS, WORD_LOG2, total_words};
 use super::class::SizeClass;
 use super::class_info::{ClassInfo, largest_run};
+use super::scatter::scaled;
 use crate::sync::NATIVE_LAYOUT;
+use crate::units::WARP_SIZE;
 
 /// Bytes for which the bitmap has a bit: the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
@@ -156,6 +159,13 @@ impl HeapLayout {
         if shard < self.shards { shard * self.partition } else { self.slabs }
     }
 
+    /// Shard number `rank` of those beside a shard that a group of `lanes` lanes uses, from one on
+    /// that depends on the hash `salt`.
+    pub(super) const fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
+        let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
+        (shard + (rank + 1 + scaled(salt, self.shards)) * step) % self.shards
+    }
+
     /// The cursors for a multiprocessor.
     #[inline(always)]
     pub(super) const fn shard(&self, multiprocessor: u32) -> u32 {
@@ -230,6 +240,15 @@ mod tests {
             let shards: std::collections::BTreeSet<u32> = (0..132).map(|sm| layout.shard(sm)).collect();
             assert_eq!(shards.into_iter().next_back(), Some(layout.shards - 1), "{layout:?}");
         }
+    }
+
+    #[test]
+    fn a_shard_beside_is_one_of_those_that_the_group_uses() {
+        let layout = HeapLayout::spread(1 << 30, 8, 8).unwrap();
+        let beside = |lanes, salt| [0, 1, 2, 6, 7].map(|rank| layout.shard_beside(1, lanes, rank, salt));
+        assert_eq!((layout.shards, beside(32, 0), beside(31, 0)), (8, [2, 3, 4, 0, 1], [5, 1, 5, 5, 1]));
+        // Half of all hashes later.
+        assert_eq!(beside(32, 1 << 31), [6, 7, 0, 4, 5]);
     }
 
     #[test]

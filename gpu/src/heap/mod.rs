@@ -9,9 +9,9 @@
 //! ring       the next span          the tickets left, if no block ahead is free
 //!               | none                 |
 //!               v                      v
-//! advance    a span of the ring with free blocks, else new spans of many free slabs, else idle
-//!            runs of the class elsewhere, else any free slabs, else slabs of idle runs of other
-//!            classes ---> next span
+//! advance    a span of the ring with free blocks, else new spans of many free slabs, else a span
+//!            of a longer ring, else any free slabs, else slabs of idle runs of other classes
+//!            ---> next span
 //!               | none
 //!               v
 //! search     free blocks of listed runs, or the proof that there are none
@@ -36,8 +36,8 @@
 //! the bit again.
 //!
 //! Progress: lock-free, except that a group may find that another group is replacing the span of a
-//! cursor, and that its ring has no next span. Then it draws from cursors of other shards, and after
-//! some turns searches for blocks, too. The number of turns is bounded.
+//! cursor, and that its ring has no next span. Then it draws from the cursor of another shard, and
+//! after some turns searches for blocks, too. The number of turns is bounded.
 
 mod advance;
 mod alloc;
@@ -64,6 +64,7 @@ mod resize;
 mod retire;
 mod ring;
 mod runs;
+mod scatter;
 mod search;
 mod set_search;
 mod slabs;

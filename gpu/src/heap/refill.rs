@@ -5,12 +5,12 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::draw::{Drawn, Ticket};
-use super::search::{Found, hash, scaled};
-use super::{Heap, NAP_NANOS, PART_SHARDS};
+use super::scatter::hash;
+use super::search::Found;
+use super::{Heap, NAP_NANOS};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
-use crate::units::WARP_SIZE;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
@@ -128,7 +128,7 @@ impl Heap {
             let leader = rest.leader();
             let (class, lanes) = (group.read_32(class.0, leader), group.read_32(peers.count(), leader));
             let shard = group.read_32(shard, leader);
-            let other = self.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
+            let other = self.layout.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
             let span = self.cursor(SizeClass(class), other).span();
             let has_tickets = !span.is_dry() && span.left() >= lanes as i32;
             let lanes = group.ballot(has_tickets || turn >= PATIENCE);
@@ -139,13 +139,6 @@ impl Heap {
             rest = rest.without_leader();
         }
         found
-    }
-
-    /// Shard number `rank` beside a shard, for a group of `lanes` lanes, from one on that depends on
-    /// `salt`.
-    pub(super) fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
-        let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
-        (shard + (rank + 1 + scaled(salt, self.layout.shards)) * step) % self.layout.shards
     }
 
     /// Counts the lanes of a group whose allocation failed.

@@ -11,18 +11,8 @@ use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::moves::Before;
+use super::scatter::{hash, scaled};
 use crate::lanes::{Group, select_bit};
-
-/// A hash: consecutive numbers are far from each other.
-pub(super) const fn hash(n: u32) -> u32 {
-    // 2^32 by the golden ratio.
-    n.wrapping_mul(0x9e37_79b9)
-}
-
-/// A hash as a number below `end`.
-pub(super) const fn scaled(hash: u32, end: u32) -> u32 {
-    ((hash as u64 * end as u64) >> 32) as u32
-}
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,16 +111,6 @@ fn only_groups_that_have_no_tickets_look_for_another_shard() {
 }
 
 #[test]
-fn a_shard_beside_is_one_of_those_that_the_group_uses() {
-    let owned = heap(4096, 8);
-    let beside = |lanes, salt| [0, 1, 2, 6, 7].map(|rank| owned.heap.shard_beside(1, lanes, rank, salt));
-    assert_eq!(beside(32, 0), [2, 3, 4, 0, 1]);
-    assert_eq!(beside(31, 0), [5, 1, 5, 5, 1]);
-    // Half of all hashes later.
-    assert_eq!(beside(32, 1 << 31), [6, 7, 0, 4, 5]);
-}
-
-#[test]
 fn an_allocation_that_finds_no_memory_fails_at_once() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));

@@ -67,7 +67,7 @@ impl Heap {
             let (step, seen) = match drawn.seen {
                 seen if !asks || !peers.leads() => (Step::Draw, seen),
                 seen if seen.is_crossed_by(peers.count()) => (Step::Advance, seen),
-                _ if missed => self.step(class, shard, peers.count()),
+                _ if missed => self.step(class, shard, peers.count(), turn),
                 seen => (Step::Draw, seen),
             };
             // The step of the group of peers, which its leader knows.
@@ -163,8 +163,8 @@ impl Heap {
 
     /// The next step of a group that got nothing for its tickets, and the span that it is to
     /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
-    /// them.
-    fn step(&self, class: SizeClass, shard: u32, lanes: u32) -> (Step, Span) {
+    /// them. If the cursor is dry, it searches instead, in the first turn in any case.
+    fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
         if now.left() < 0 {
@@ -180,7 +180,9 @@ impl Heap {
                 }
                 return (Step::Draw, now);
             }
-            None if now.is_dry() && !self.has_other_run(class, info) => return (Step::Search, now),
+            None if now.is_dry() && (turn == 0 || !self.has_other_run(class, info)) => {
+                return (Step::Search, now);
+            }
             None => {}
         }
         // Not more at once: many groups may do this at the same time (I3 of `cursor`).

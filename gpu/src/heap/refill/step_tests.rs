@@ -68,7 +68,7 @@ fn blocks_of_a_run_that_is_gone_are_occupied() {
 fn step(owned: &OwnedHeap, seen: Span) -> (&'static str, i32) {
     let cursor = owned.heap.cursor(SMALL, 0);
     cursor.restart(seen);
-    let (step, _) = owned.heap.step(SMALL, 0, 2);
+    let (step, _) = owned.heap.step(SMALL, 0, 2, 1);
     (name(step), cursor.span().left())
 }
 
@@ -109,6 +109,11 @@ fn a_group_searches_if_its_cursor_is_dry_and_there_are_no_runs() {
         owned.heap.runs().idle().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
     }
     assert_eq!(step(&owned, span(&owned, 40).dry()), ("search", 40));
+    // In the first turn whether there are runs or not.
+    owned.heap.free_slabs().set.insert(20);
+    owned.heap.cursor(SMALL, 0).restart(span(&owned, 40).dry());
+    assert_eq!(name(owned.heap.step(SMALL, 0, 2, 0).0), "search");
+    assert_eq!(step(&owned, span(&owned, 40).dry()), ("advance", -1));
     assert_eq!(step(&owned, span(&owned, 40)), ("advance", -1));
 }
 
@@ -123,7 +128,7 @@ fn a_group_waits_for_one_that_crosses_the_end_or_searches() {
             let other = || {
                 cursor.take(99);
             };
-            let ((step, old), was_there) = interrupted_at(at, other, || owned.heap.step(SMALL, 0, 2));
+            let ((step, old), was_there) = interrupted_at(at, other, || owned.heap.step(SMALL, 0, 2, 1));
             // One of the two crosses the end.
             let crosses = old.left() == 60;
             assert_eq!(name(step), if crosses { "advance" } else { expected }, "before operation {at}");

@@ -170,12 +170,12 @@ impl Heap {
         if now.left() < 0 {
             return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
         }
-        if now.left() == 0 {
-            return (Step::Draw, now);
-        }
-        match self.occupied(class, info, now) {
+        // At the end of the span, its tickets are those of the next one.
+        let is_end = now.left() == 0;
+        let ahead = if is_end { self.ring(class, shard).after(info, now.slot()) } else { now };
+        match self.occupied(class, info, ahead) {
             Some(blocks) => {
-                if blocks > 0 {
+                if blocks > 0 && !is_end {
                     cursor.skip(now, blocks);
                 }
                 return (Step::Draw, now);

@@ -86,7 +86,20 @@ fn a_group_draws_again_where_blocks_are_free_and_skips_those_that_are_not() {
     let owned = with_runs(&word(0), &[]);
     assert_eq!(step(&owned, span(&owned, 268)), ("draw", 268));
     assert_eq!(step(&owned, span(&owned, 300)), ("draw", 288));
-    assert_eq!(step(&owned, span(&owned, 0)), ("draw", 0));
+}
+
+#[test]
+fn a_group_at_the_end_of_a_span_looks_at_the_next_one() {
+    for (first, expected) in [(&word(7)[..], ("draw", 0)), (&[], ("advance", -1))] {
+        let owned = with_runs(first, &[]);
+        let (info, group) = (owned.heap.class(SMALL), Group::alone());
+        let ring = owned.heap.ring(SMALL, 0);
+        let mut survey = ring.survey(group, info, 0, |_| None);
+        ring.add(group, &mut survey, info, 10, 1);
+        assert_eq!(step(&owned, span(&owned, 0)), expected);
+    }
+    // Without a next one.
+    assert_eq!(step(&with_runs(&[], &[]), Span::UNUSED), ("advance", -1));
 }
 
 #[test]

@@ -27,6 +27,21 @@ fn pauses_double_every_few_turns() {
     assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 7]);
 }
 
+#[test]
+fn a_full_warp_gets_all_blocks_of_a_heap_whose_spans_have_fewer_blocks_than_lanes() {
+    for (size, lanes, blocks) in [(4096, 32, 256), (4096, 16, 256), (5000, 32, 192), (8192, 8, 128)] {
+        let owned = heap(64, 1);
+        let (mut got, mask) = (0, u32::MAX >> (32 - lanes));
+        for _ in 0..=blocks / lanes {
+            let done = owned.on_lanes(mask, Coords::SOLE, |owned, _| {
+                owned.heap.alloc(Layout::from_size_align(size, 1).unwrap()).is_some()
+            });
+            got += done.results.iter().filter(|is_block| **is_block).count();
+        }
+        assert_eq!(got, blocks, "{size} B, {lanes} lanes");
+    }
+}
+
 /// A heap with eight shards. The end of each cursor of the class is crossed, but for those of the
 /// `open` shards, which have a span of 32 free blocks.
 fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {

@@ -68,7 +68,8 @@ bench_heap() {
 }
 
 # stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs of two rounds on the GPU that must find no
-# error, in four parts. Eight run at a time, so their rates cannot be compared. Each has its own seed.
+# error, in four parts. Eight run at a time, so their rates cannot be compared. Each has its own
+# seed.
 stress_many() {
     local name=stress-$1 program=$2 part
     shift 2

@@ -2,7 +2,7 @@
 
 use super::report::{Report, cell, table};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const BEGIN: &str = "<!-- figures, written by scripts/results.sh -->\n";
 const END: &str = "<!-- end of figures -->\n";
@@ -51,17 +51,19 @@ fn figures(reports: &[Report]) -> String {
     let kernels =
         KERNELS.map(|[what, file, name, peer]| (what, of(file), kernel(of(file), name, &peers.json, peer)));
     let host = HOST.map(|(what, file, name, threads)| (what, of(file), host(of(file), name, threads)));
-    let (mut rows, mut origins) = (Vec::new(), BTreeSet::new());
+    // By device.
+    let (mut rows, mut origins) = (Vec::new(), BTreeMap::<String, BTreeSet<String>>::new());
     for (what, Report { path, json }, [ours, floor, other]) in kernels.into_iter().chain(host) {
         rows.push(vec![what.into(), ours, floor, other, format!("[file]({path})")]);
-        let origin = ["device/name", "date day", "commit code"].map(|column| cell(json, column));
-        origins.insert(origin.join(", "));
+        let origin = ["date day", "commit code"].map(|column| cell(json, column));
+        origins.entry(cell(json, "device/name")).or_default().insert(origin.join(", "));
     }
     let head = ["2^20 threads of a kernel, or a host pool", "warpheap", "floor", "fastest other", ""];
-    let origins = Vec::from_iter(origins).join("; ");
+    let of_device = |(device, of)| format!("{device}: {}", Vec::from_iter::<BTreeSet<_>>(of).join("; "));
+    let origins = Vec::from_iter(origins.into_iter().map(of_device)).join(". ");
     let peers = &peers.path;
     let conditions =
-        format!("{origins}; other allocators\n[on the same model]({peers}), the fastest of each row.");
+        format!("{origins}.\nOther allocators [on the same model]({peers}), the fastest of each row.");
     format!("{conditions}\n\n{}", table(&head, &rows))
 }
 

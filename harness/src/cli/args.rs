@@ -98,8 +98,8 @@ pub enum Command {
     /// heap must be empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
-    /// Draw a heap: slabs in address order by class and fill, large allocations, free ranges, and what
-    /// cursors hold.
+    /// Draw a heap: slabs in address order by class and fill, large allocations, free ranges, and
+    /// what cursors hold.
     ///
     /// The heap is a saved map (`HeapSnapshot::map`, `warpheap stress --map`) or a demonstration.
     /// The picture is text, and an SVG with --svg. Several maps are also compared over time.

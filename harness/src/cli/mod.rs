@@ -1,8 +1,8 @@
 //! The command line: what to do, on which device, and the exit status.
 //!
 //! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `map`, `pool` and
-//! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through `console`,
-//! results that are kept go through `results`.
+//! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through
+//! `console`, results that are kept go through `results`.
 
 mod args;
 mod backend;

@@ -133,7 +133,7 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("map --demo fresh --svg - --json -", "have the same target"),
         ("map --demo fresh --svg no/such/folder/x.svg", "create it first"),
         ("map no-such-file.json", "cannot draw no-such-file.json: "),
-        ("map x.json --bytes 1MiB", "--demo"),
+        ("map x.json --bytes 1MiB", "cannot be used with"),
         ("stress --backend cpu --allocator bump --map x.json", "use --allocator heap"),
         ("stress --map no/such/folder/x.json", "create it first"),
         ("stress --map -", "a file name is needed"),

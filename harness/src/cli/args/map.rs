@@ -31,17 +31,17 @@ pub struct MapArgs {
     /// Bytes of the heap of --demo: 16MiB, 1GiB.
     ///
     /// Default: 16MiB.
-    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "demo")]
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, conflicts_with = "files")]
     pub bytes: Option<u64>,
     /// The backend of --demo.
     ///
     /// Default: auto. The first line of the output names the device.
-    #[arg(long, value_enum, requires = "demo")]
+    #[arg(long, value_enum, conflicts_with = "files")]
     pub backend: Option<BackendChoice>,
     /// Ordinal of the GPU of --demo; `warpheap doctor` lists them. Requires a GPU.
     ///
     /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N", requires = "demo")]
+    #[arg(long, value_name = "N", conflicts_with = "files")]
     pub device: Option<u32>,
     /// Write the picture to this file; `-` is standard output.
     ///

@@ -128,8 +128,8 @@ pub struct StressArgs {
     /// Default: 1024.
     #[arg(long, value_name = "N", value_parser = parse::count, requires = "delays")]
     pub delay_one_in: Option<u32>,
-    /// Save a map of the heap to this file, for `warpheap map`: after the last round, before its live
-    /// blocks are freed.
+    /// Save a map of the heap to this file, for `warpheap map`: after the last round, before its
+    /// live blocks are freed.
     ///
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::file)]

@@ -1,5 +1,6 @@
 //! Colours of the picture, for light and dark pages. The backgrounds of cells have the same
-//! luminance, so that the letters on them are equally readable: 7:1 on light pages, 5:1 on dark ones.
+//! luminance, so that the letters on them are equally readable: their contrast is at least 7:1 on
+//! light pages and about 5:1 on dark ones.
 
 /// Size classes beyond the last colour begin with the first again.
 pub const COLOURS: usize = 9;

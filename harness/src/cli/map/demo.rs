@@ -34,12 +34,13 @@ impl Demo {
         Ok(self.heap.snapshot()?.map(label))
     }
 
-    /// Allocates blocks of `size` that fill the part `part` of the heap, as far as there is memory.
-    /// Returns them in address order.
+    /// Allocates blocks of `size` that fill the part `part` of the heap, at most one more than
+    /// there is free memory for. Returns them in address order.
     fn fill(&self, part: f64, size: usize) -> Result<Vec<Block>> {
         let count = (self.heap.capacity() as f64 * part / size as f64) as usize;
+        let most = self.heap.stats()?.free_bytes as usize / size + 1;
         let layout = Layout::from_size_align(size, 1).expect("a small size");
-        let blocks = self.heap.allocate_many(&vec![layout; count.max(1)])?;
+        let blocks = self.heap.allocate_many(&vec![layout; count.clamp(1, most)])?;
         let mut blocks: Vec<_> = blocks.into_iter().flatten().collect();
         blocks.sort_unstable_by_key(|block| block.0 as usize);
         Ok(blocks)

@@ -29,7 +29,8 @@ pub enum Content {
 /// One or more consecutive slabs.
 ///
 /// If any of them has a live block, the cell shows the content with the most live bytes, and
-/// otherwise the content of most slabs. So a cell without live blocks is free entirely.
+/// otherwise the content of most slabs. So a cell without live blocks is free entirely. Of large
+/// allocations, a cell shows the start of one if any starts in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The content that it shows.
@@ -69,13 +70,17 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The cells of a valid map, in at most `rows` rows. `held`: for each slab, whether a cursor
-    /// holds it.
+    /// The cells of a valid map, in at most `rows` rows. Those after the row with the last mapped
+    /// slab are left out. `held`: for each slab, whether a cursor holds it.
     pub fn new(map: &HeapMap, key: &Key, held: &[bool], columns: usize, rows: usize) -> Grid {
-        let slabs_per_cell = map.slabs().div_ceil((columns * rows) as u64).next_power_of_two();
-        let mut sums = vec![Sum::default(); map.slabs().div_ceil(slabs_per_cell) as usize];
+        let mapped = map.parts.iter().rfind(|part| part.content != SlabContent::Unmapped);
+        let mapped = mapped.map_or(1, |part| u64::from(part.end()));
+        let slabs_per_cell = mapped.div_ceil((columns * rows) as u64).next_power_of_two();
+        let slabs = mapped.next_multiple_of(slabs_per_cell * columns as u64).min(map.slabs());
+        let count = slabs.div_ceil(slabs_per_cell) as usize;
+        let mut sums = vec![Sum::default(); count];
         for part in &map.parts {
-            for cell in cells_of(part, slabs_per_cell) {
+            for cell in cells_of(part, slabs_per_cell).take_while(|cell| *cell < count) {
                 let first = cell as u64 * slabs_per_cell;
                 let from = first.max(part.first_slab.into());
                 let to = (first + slabs_per_cell).min(part.end().into());
@@ -151,6 +156,11 @@ impl Sum {
             true => Some(Content::Unknown),
             false if taken > 0 => most(|(.., taken)| *taken),
             false => most(|(_, slabs, _)| *slabs),
+        };
+        let starts_large = self.contents.iter().any(|(content, ..)| *content == Content::Large);
+        let content = match content {
+            Some(Content::LargeRest) if starts_large => Some(Content::Large),
+            content => content,
         };
         let quarters = (u128::from(taken) * 4).div_ceil(u128::from(self.capacity.max(1)));
         Cell {

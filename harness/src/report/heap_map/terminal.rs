@@ -131,6 +131,7 @@ fn legend(cells: &[Cell], key: &Key, groups: &[Group], style: Style) -> String {
     ] {
         let is_like = |cell: &&Cell| match (cell.content, content) {
             (Content::Run(_), Content::Run(_)) => (cell.level > 0) == (level > 0),
+            (Content::LargeRest, Content::Large) => true,
             (found, content) => found == content,
         };
         let Some(cell) = cells.iter().find(is_like) else { continue };

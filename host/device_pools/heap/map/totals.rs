@@ -1,7 +1,7 @@
 //! The sums of a map.
 //!
-//! `mapped = live + quarantined + free_block + slack + free_slab + fresh + unknown`, in bytes, as in
-//! [`HeapStats`](super::super::HeapStats).
+//! `mapped = live + quarantined + free_block + slack + free_slab + fresh + unknown`, in bytes, as
+//! in [`HeapStats`](super::super::HeapStats).
 
 use super::{HeapMap, MapPart, SlabContent};
 use serde::Serialize;

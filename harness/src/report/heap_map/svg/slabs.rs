@@ -167,7 +167,8 @@ fn legend(canvas: &mut Canvas, cells: &[Cell]) {
         (Content::Unmapped, "no memory mapped"),
         (Content::Unknown, "contradictory metadata; call check"),
     ] {
-        if has(&|cell| cell.content == content) {
+        let is_large = |cell: &Cell| matches!(cell.content, Content::Large | Content::LargeRest);
+        if has(&|cell| cell.content == content || content == Content::Large && is_large(cell)) {
             sample(canvas, Cell { content, level: 0, is_held: false }, meaning);
             canvas.top += LINE;
         }

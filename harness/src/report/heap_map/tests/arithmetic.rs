@@ -25,7 +25,7 @@ fn a_cell_is_one_slab_while_there_is_room() {
 #[test]
 fn slabs_are_grouped_by_powers_of_two() {
     let map = each_kind();
-    for (columns, slabs) in [(27, 2), (14, 2), (13, 4), (7, 4), (6, 8), (1, 32)] {
+    for (columns, slabs) in [(17, 1), (16, 2), (9, 2), (8, 4), (5, 4), (4, 8), (1, 32)] {
         assert_eq!(glyphs(&map, columns, 1).1, slabs, "{columns}");
     }
     // A full run and a sparse one; a free run and half of another; the rest of that and the start
@@ -35,6 +35,21 @@ fn slabs_are_grouped_by_powers_of_two() {
     let cells: Vec<_> = grid.cells.iter().map(|cell| (cell.level, cell.is_held)).collect();
     assert_eq!(cells[..5], [(3, true), (1, true), (3, true), (4, false), (0, false)]);
     assert!(grid.rows().map(|(slab, cells)| (slab, cells.len())).eq([(0, 14)]));
+}
+
+#[test]
+fn rows_end_with_the_last_mapped_slab() {
+    let unmapped = of_kind("unmapped");
+    let growing = map("", &[(5, of_kind("fresh")), (4091, unmapped.clone())], &[]);
+    assert_eq!(glyphs(&growing, 4, 8), (".....~~~".into(), 1));
+    assert_eq!(glyphs(&map("", &[(5, of_kind("fresh")), (1, unmapped.clone())], &[]), 4, 8).0, ".....~");
+    assert_eq!(glyphs(&map("", &[(9, unmapped)], &[]), 4, 8).0, "~~~~");
+}
+
+#[test]
+fn a_large_allocation_that_starts_in_a_cell_is_seen() {
+    let parts = [(1, large(1)), (11, large(11)), (1, of_kind("free")), (3, large(3))];
+    assert_eq!(glyphs(&map("", &parts, &[]), 4, 1), ("#==#".into(), 4));
 }
 
 #[test]

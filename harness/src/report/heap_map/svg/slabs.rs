@@ -147,7 +147,7 @@ fn legend(canvas: &mut Canvas, cells: &[Cell]) {
         let top = canvas.top;
         canvas.text((MARGIN, top + 10), Anchor::Start, "fg", "live part of a run:");
         for (level, text) in (1..).zip(["to 25 %", "to 50 %", "to 75 %", "more"]) {
-            let (cell, x) = (Cell { level, is_held: false, ..*cell }, 124 + 76 * (level as u32 - 1));
+            let (cell, x) = (Cell { level, is_held: false, ..*cell }, 138 + 76 * (level as u32 - 1));
             canvas.rect((x, top), (CELL, CELL), &class_of(&cell));
             canvas.glyphs((x + CELL / 2, top + 9), PITCH, &cell.glyph().to_string());
             canvas.text((x + 16, top + 10), Anchor::Start, "fg", text);

@@ -16,8 +16,7 @@ const MAX_BAR: u32 = 44;
 const MIN_NUMBERS: u32 = 24;
 const LINE: u32 = 16;
 /// The columns of the table: their right ends.
-const TABLE: [(&str, u32); 4] =
-    [("live", 226), ("free", 296), ("largest range", 376), ("fragmentation", RIGHT)];
+const TABLE: [(&str, u32); 4] = [("live", 232), ("free", 304), ("largest", 376), ("fragmentation", RIGHT)];
 
 /// Draws the bars, their legend and their figures.
 pub fn draw(canvas: &mut Canvas, maps: &[HeapMap]) {
@@ -99,7 +98,7 @@ fn table(canvas: &mut Canvas, maps: &[HeapMap], totals: &[MapTotals]) {
     }
     canvas.top += LINE;
     for (number, (map, totals)) in (1..).zip(maps.iter().zip(totals)) {
-        let name = format!("{} {}", Count(number), shortened(&map.label, 20));
+        let name = format!("{} {}", Count(number), shortened(&map.label, 18));
         canvas.text((MARGIN, canvas.top + 10), Anchor::Start, "fg", name);
         let bytes = [totals.live_bytes, totals.free_bytes, totals.largest_free_bytes];
         let bytes = bytes.map(|bytes| BinaryBytes(bytes).to_string());

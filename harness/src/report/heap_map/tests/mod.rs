@@ -1,6 +1,7 @@
 //! Tests of the pictures: cells, text and SVG of small heaps.
 
 mod arithmetic;
+mod layout;
 mod pictures;
 
 use serde_json::{Value, json};

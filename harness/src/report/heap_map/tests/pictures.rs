@@ -143,29 +143,6 @@ fn an_svg_is_well_formed_and_has_all_cells_and_figures() {
 }
 
 #[test]
-fn nothing_is_outside_the_picture() {
-    let parts: Vec<_> = (0..5000).map(|slab| (1, run(16 << (slab % 10), 1, slab % 2))).collect();
-    let long = map(&"<é>&\u{1}".repeat(99), &parts, &[(16, 0, 5000)]);
-    let text = svg(&[each_kind(), long]);
-    let svg = Document::parse(&text).unwrap();
-    let view: Vec<f64> = svg
-        .root_element()
-        .attribute("viewBox")
-        .unwrap()
-        .split(' ')
-        .map(|number| number.parse().unwrap())
-        .collect();
-    for node in svg.descendants().filter(|node| ["rect", "text"].contains(&node.tag_name().name())) {
-        let at = |name: &str| -> Vec<f64> {
-            let numbers = node.attribute(name).unwrap_or("0").split(' ');
-            numbers.map(|number| number.parse().unwrap()).collect()
-        };
-        let (right, bottom) = (at("x")[at("x").len() - 1] + at("width")[0], at("y")[0] + at("height")[0]);
-        assert!(right <= view[2] && bottom <= view[3], "{node:?}");
-    }
-}
-
-#[test]
 fn bars_over_time_have_the_heights_of_their_parts() {
     let text = svg(&two_maps());
     let svg = Document::parse(&text).unwrap();

@@ -1,5 +1,5 @@
-//! The guide names only options that exist, every exit status of `stress`, and every pool and
-//! figure of `warpheap pool`.
+//! The guide names only options that exist, every exit status of `stress`, every pool and figure of
+//! `warpheap pool`, and every field and demonstration of `warpheap map`.
 
 #[path = "../../tests/repository/pages.rs"]
 mod pages;
@@ -18,7 +18,9 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
     let options =
         options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
-    let names = ["stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
+    let options = options + &help("map");
+    let names =
+        ["map", "stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);
         for option in words(&page, "--") {
@@ -39,4 +41,40 @@ fn the_guide_to_the_pool_command_has_every_pool_and_figure() {
     for name in POOLS.iter().map(|kind| kind.name.to_owned()).chain(bench::names()) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
     }
+}
+
+#[test]
+fn the_guide_to_maps_has_every_field_and_demonstration() {
+    use serde_json::Value;
+    let page = page("guide/map.md");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
+        .args(["map", "--demo", "mixed", "--backend", "cpu", "--json", "-"])
+        .output()
+        .expect("the program starts");
+    let map: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let objects = [&map]
+        .into_iter()
+        .chain(["parts", "spans"].iter().flat_map(|list| map[list].as_array().expect("a list").iter()));
+    let fields: std::collections::BTreeSet<&String> =
+        objects.flat_map(|object| object.as_object().expect("an object").keys()).collect();
+    assert!(fields.len() > 18, "{fields:?}");
+    for field in fields {
+        assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
+    }
+    for kind in ["run", "large", "free", "fresh", "unmapped", "unknown"] {
+        assert!(page.contains(&format!("| `{kind}` |")), "{kind} is not explained");
+    }
+    for demo in ["fresh", "mixed", "fragmented", "full", "timeline"] {
+        assert!(page.contains(&format!("`--demo {demo}`")), "{demo} is not explained");
+    }
+    let picture = self::page("guide/map-fragmented.svg");
+    let document = roxmltree::Document::parse(&picture).expect("well-formed");
+    let texts: Vec<_> = document.descendants().filter_map(|node| node.text()).collect();
+    let largest = "largest range 48.00 KiB; fragmentation 99.6 %";
+    assert!(texts.contains(&largest) && texts.contains(&"4096 B"), "{texts:?}");
+    assert!(
+        page.to_lowercase().contains(&largest.to_lowercase()),
+        "the guide quotes the figures of its picture"
+    );
+    assert!(page.contains(map["schema"].as_str().expect("a schema")));
 }

@@ -13,8 +13,8 @@ mod shared;
 pub use bump::{Bump, BumpBuilder, BumpStats};
 pub use freelist::{FreeList, FreeListBuilder, FreeListStats};
 pub use heap::{
-    AllocationSite, Heap, HeapBuilder, HeapClassStats, HeapSnapshot, HeapStats, Leak, Leaks, Origin,
-    SiteLeaks,
+    AllocationSite, Heap, HeapBuilder, HeapClassStats, HeapMap, HeapSnapshot, HeapStats, InvalidMap, Leak,
+    Leaks, MapPart, MapSpan, MapTotals, Origin, SiteLeaks, SlabContent,
 };
 pub use shared::{Faults, Violation};
 

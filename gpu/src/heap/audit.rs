@@ -9,11 +9,12 @@ mod violation;
 mod visitor;
 
 pub use violation::{Defect, Invariant, Violation};
-pub use visitor::{FreeSlab, LargeAudit, RunAudit, Visitor};
+pub use visitor::{FreeSlab, LargeAudit, RunAudit, SpanAudit, Visitor};
 
 use super::Heap;
 use super::bits::{WORD_BITS, low_bits};
 use super::class::SizeClass;
+use super::cursor::Span;
 use super::entry::Entry;
 use super::index_set::IndexSet;
 
@@ -75,6 +76,22 @@ impl<V: Visitor> Walk<'_, V> {
                 if let Some(span) = spans.find(|span| span.end() > self.heap.layout.slabs) {
                     self.tell(None, Some(class), Defect::SpanOutside { end: span.end() });
                 }
+                self.spans(class, shard);
+            }
+        }
+    }
+
+    /// Visits the spans of a cursor. Its current span is normally one of its ring.
+    fn spans(&mut self, class: SizeClass, shard: u32) {
+        let (current, ring) = (self.heap.cursor(class, shard).span(), self.heap.ring(class, shard));
+        let info = self.heap.layout.class(class);
+        let is_current = |span: Span| (span.slot(), span.range()) == (current.slot(), current.range());
+        let only_cursor = !ring.spans(&info).any(is_current);
+        for span in ring.spans(&info).chain(only_cursor.then_some(current)) {
+            let slabs = span.runs() * info.slabs;
+            if slabs > 0 && slabs <= span.end() && span.end() <= self.heap.layout.slabs {
+                let (slab, is_current) = (span.first(&info), is_current(span));
+                self.visitor.span(SpanAudit { class, shard, slab, slabs, is_current });
             }
         }
     }

@@ -73,7 +73,7 @@ mod steps;
 #[cfg(all(test, not(loom)))]
 mod test_heap;
 
-pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, Violation, Visitor};
+pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, SpanAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
 pub use class_info::ClassInfo;
 pub use cursor::{Cursor, Span};

@@ -1,6 +1,7 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
 mod device;
+mod map;
 mod output;
 mod pool;
 mod stress;
@@ -8,6 +9,8 @@ mod stress;
 use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, DeviceArgs, GpuArgs};
+use map::MAP_EXAMPLES;
+pub use map::{ColourChoice, DemoHeap, MapArgs};
 pub use output::OutputArgs;
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
 use stress::STRESS_EXAMPLES;
@@ -29,6 +32,7 @@ const OVERVIEW: &str = "\
 Start here:
   warpheap stress                     thousands of GPU threads, on a GPU or on the CPU
   warpheap stress --plant overlap     the same with an injected fault, which must be detected
+  warpheap map --demo mixed           a picture of a heap
   warpheap doctor                     what this machine has, and how to install the rest";
 
 const DOCTOR_EXAMPLES: &str = "\
@@ -94,6 +98,13 @@ pub enum Command {
     /// heap must be empty again.
     #[command(after_long_help = EXAMPLES_EXAMPLES)]
     Examples(ExamplesArgs),
+    /// Draw a heap: slabs in address order by class and fill, large allocations, free ranges, and
+    /// what cursors hold.
+    ///
+    /// The heap is a saved map (`HeapSnapshot::map`, `warpheap stress --map`) or a demonstration.
+    /// The picture is text, and an SVG with --svg. Several maps are also compared over time.
+    #[command(after_long_help = MAP_EXAMPLES)]
+    Map(MapArgs),
     /// Pools of device memory, allocated by the host: replay logs, run benchmarks and
     /// demonstrations, show the driver's pools.
     Pool(PoolArgs),
@@ -107,6 +118,7 @@ impl Command {
             Command::Doctor(args) => args.json.as_ref(),
             Command::Bench(args) => args.output.json.as_ref(),
             Command::Examples(args) => args.output.json.as_ref(),
+            Command::Map(args) => args.output(),
             Command::Pool(args) => args.command.json(),
         }
     }

@@ -1,8 +1,8 @@
 //! The command line: what to do, on which device, and the exit status.
 //!
-//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `pool` and `doctor`
-//! run the commands; `status` lists the ways a run can end. Text for people goes through `console`,
-//! results that are kept go through `results`.
+//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `map`, `pool` and
+//! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through
+//! `console`, results that are kept go through `results`.
 
 mod args;
 mod backend;
@@ -10,6 +10,7 @@ mod bench;
 mod console;
 mod doctor;
 mod examples;
+mod map;
 mod named;
 mod parse;
 mod pool;
@@ -35,6 +36,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
         Command::Examples(args) => examples::run(args, &console),
+        Command::Map(args) => map::run(args, &console),
         Command::Pool(args) => pool::run(args, &console),
     });
     let status = result.unwrap_or_else(|Failure { status, message }| {

@@ -107,6 +107,20 @@ pub fn json_target(text: &str) -> Result<JsonTarget, String> {
     }
 }
 
+/// A file that is written.
+pub fn file(text: &str) -> Result<PathBuf, String> {
+    match json_target(text)? {
+        JsonTarget::File(path) => Ok(path),
+        JsonTarget::Stdout => Err("a file name is needed".into()),
+    }
+}
+
+/// Columns of a line, enough for the table of a map.
+pub fn columns(text: &str) -> Result<usize, String> {
+    let columns = text.parse().ok().filter(|columns| (40..=1000).contains(columns));
+    columns.ok_or_else(|| "a width is a number of columns from 40 to 1000".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

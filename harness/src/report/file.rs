@@ -36,9 +36,17 @@ pub fn check(path: &Path) -> Result<(), WriteError> {
 
 /// Writes results to a temporary file next to the target and then renames it.
 pub fn write(path: &Path, results: &impl Serialize) -> Result<(), WriteError> {
+    write_with(path, |file| print(file, results))
+}
+
+/// As [`write()`], with the content that `print` writes.
+pub fn write_with(
+    path: &Path,
+    print: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
+) -> Result<(), WriteError> {
     let failed = |source| WriteError::Io { path: path.into(), source };
     let mut file = draft(path)?;
-    print(&mut file, results).map_err(failed)?;
+    print(&mut file).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())

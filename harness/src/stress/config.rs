@@ -52,6 +52,8 @@ pub struct StressConfig {
     /// Delays of threads at named points of the allocator. Needs the feature `delays`. Default:
     /// none.
     pub delays: Option<Delays>,
+    /// Whether the report has a map of the heap. Default: no.
+    pub map: bool,
 }
 
 macro_rules! setters {
@@ -80,6 +82,7 @@ impl StressConfig {
             seed: 1,
             plant: None,
             delays: None,
+            map: false,
         }
     }
 
@@ -95,6 +98,7 @@ impl StressConfig {
         seed: u64,
         plant: Option<Plant>,
         delays: Option<Delays>,
+        map: bool,
     }
 }
 

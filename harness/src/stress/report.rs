@@ -8,6 +8,7 @@ use super::plan::Plan;
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use warpheap::device_pools::HeapMap;
 use warpheap_device::check::tally::Counts;
 
 /// The progress of a run.
@@ -104,6 +105,10 @@ pub struct StressReport {
     pub findings: Vec<Finding>,
     /// The number of all findings.
     pub findings_total: u64,
+    /// The map of the heap, if [`StressConfig::map`] is set: after the last round, with the live
+    /// blocks of that round, before they are freed.
+    #[serde(skip)]
+    pub map: Option<HeapMap>,
     #[serde(skip)]
     pub(super) checked: Checked,
 }
@@ -145,6 +150,7 @@ impl StressReport {
             wasted_bytes: 0,
             findings: Vec::new(),
             findings_total: 0,
+            map: None,
             checked: Checked::default(),
         }
     }

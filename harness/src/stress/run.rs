@@ -70,6 +70,7 @@ pub(super) struct Run<'a, S> {
     pub(super) module: &'a Module,
     pub(super) plan: Plan,
     pub(super) limit: Limit,
+    maps: bool,
     pub(super) subject: S,
     pub(super) tables: Tables,
     pub(super) device_check: DeviceCheck,
@@ -93,6 +94,7 @@ impl<'a, S: Subject> Run<'a, S> {
             device,
             module,
             limit: config.limit,
+            maps: config.map,
             tables: Tables::new(device, &plan, start)?,
             device_check: DeviceCheck::new(
                 device,
@@ -120,6 +122,10 @@ impl<'a, S: Subject> Run<'a, S> {
             self.round += 1;
             self.report.rounds = self.round;
             progress(&self.progress());
+        }
+        if self.maps {
+            let label = format!("stress, seed {}, after round {}", self.plan.seed, self.round);
+            self.report.map = self.subject.map(label)?;
         }
         if self.report.is_clean() {
             self.round = self.round.saturating_sub(1);

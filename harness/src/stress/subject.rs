@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::round_state::RoundState;
 use super::shape::Shape;
 use crate::Result;
-use warpheap::device_pools::Faults;
+use warpheap::device_pools::{Faults, HeapMap};
 use warpheap::driver::{Device, Module};
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::kernel::Arg;
@@ -142,6 +142,15 @@ pub unsafe trait Subject: Sized {
     /// An error of the device.
     fn is_emptied(&mut self, plan: &Plan, granted: u64) -> Result<bool> {
         self.is_exhausted(plan, granted, u64::MAX)
+    }
+
+    /// The map of the pool, with this label. Default: `None`, it is no heap of this library.
+    ///
+    /// # Errors
+    /// An error of the device.
+    fn map(&self, label: String) -> Result<Option<HeapMap>> {
+        let _ = label;
+        Ok(None)
     }
 
     /// The argument of [`Kernels::overlap`]. `victim` is the address of a live block, which is the

@@ -20,6 +20,7 @@ fn help_has_examples_defaults_and_statuses() {
         "doctor",
         "bench",
         "examples",
+        "map",
         "pool",
     ] {
         assert!(out(&general).contains(part), "no {part:?} in {}", out(&general));
@@ -43,6 +44,7 @@ fn help_has_examples_defaults_and_statuses() {
         "--replay",
         "--json",
         "--plant",
+        "--map",
         "--delays",
         "--delay-one-in",
         "--watchdog",
@@ -59,9 +61,14 @@ fn help_has_examples_defaults_and_statuses() {
 
 #[test]
 fn piped_output_has_no_control_characters() {
-    for output in
-        [stress(""), stress("--plant overlap"), warpheap("doctor"), warpheap("--help"), examples("")]
-    {
+    for output in [
+        stress(""),
+        stress("--plant overlap"),
+        warpheap("doctor"),
+        warpheap("--help"),
+        examples(""),
+        warpheap("map --demo fragmented --backend cpu"),
+    ] {
         let printed = stdout_and_stderr(&output);
         let control = printed.chars().find(|c| c.is_control() && *c != '\n');
         assert_eq!(control, None, "{printed:?}");
@@ -116,6 +123,20 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("pool show --backend cpu --device 1", "--device is for a GPU"),
         ("pool show --bytes some", "1GiB"),
         ("pool show --backend cpu --bytes 900T", "cannot allocate"),
+        ("map", "<FILE>"),
+        ("map x.json --demo full", "cannot be used with"),
+        ("map --demo lake", "fresh, mixed, fragmented, full, timeline"),
+        ("map --demo fresh --width 3", "from 40 to 1000"),
+        ("map --demo fresh --color blue", "auto, always, never"),
+        ("map --demo fresh --backend cpu --device 1", "--device is for a GPU"),
+        ("map --demo fresh --backend cpu --bytes 1", "1.0 MiB"),
+        ("map --demo fresh --svg - --json -", "have the same target"),
+        ("map --demo fresh --svg no/such/folder/x.svg", "create it first"),
+        ("map no-such-file.json", "cannot draw no-such-file.json: "),
+        ("map x.json --bytes 1MiB", "cannot be used with"),
+        ("stress --backend cpu --allocator bump --map x.json", "use --allocator heap"),
+        ("stress --map no/such/folder/x.json", "create it first"),
+        ("stress --map -", "a file name is needed"),
         ("fly", "unrecognized subcommand"),
     ] {
         let output = warpheap(line);

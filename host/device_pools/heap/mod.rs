@@ -8,6 +8,7 @@
 //! | `reset` | frees all memory |
 //! | `calls`, `allocate` | allocations by the host |
 //! | `snapshot`, `stats` | checks and measures the heap |
+//! | `map` | what each slab contains, to be drawn and saved |
 //! | `debug` | records of a debug heap |
 
 mod allocate;
@@ -16,6 +17,7 @@ mod builder;
 mod calls;
 mod debug;
 mod grow;
+mod map;
 mod offsets;
 mod pool;
 mod reset;
@@ -26,6 +28,7 @@ mod tests;
 
 pub use builder::HeapBuilder;
 pub use debug::{AllocationSite, Origin};
+pub use map::{HeapMap, InvalidMap, MapPart, MapSpan, MapTotals, SlabContent};
 pub use pool::Heap;
 pub use snapshot::{HeapSnapshot, Leak, Leaks, SiteLeaks};
 pub use stats::{HeapClassStats, HeapStats};

@@ -8,6 +8,7 @@ use crate::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::SystemTime;
 use warpheap_device::heap::debug::Debugger;
 use warpheap_device::heap::{self as device, LargeAudit, RunAudit, Visitor};
 use warpheap_device::kernel::{Arg, DeviceData};
@@ -38,6 +39,7 @@ pub struct HeapSnapshot {
     present: u32,
     faults: u64,
     debugged: Option<Debugged>,
+    taken_at: SystemTime,
 }
 
 /// A live block.
@@ -102,8 +104,8 @@ impl Heap {
         let heap = unsafe { device::Heap::from_raw_parts(parts, self.layout) };
         // SAFETY: the handle is used only by methods of this snapshot, which keep the copy alive.
         let heap = unsafe { Arg::new(heap) };
-        let mut snapshot =
-            HeapSnapshot { _lines: lines, heap, present: self.present, faults, debugged: None };
+        let (present, taken_at) = (self.present, SystemTime::now());
+        let mut snapshot = HeapSnapshot { _lines: lines, heap, present, faults, debugged: None, taken_at };
         if offsets.debug.is_some() {
             let mut blocks = Vec::new();
             snapshot.for_each_live(|leak| blocks.push(Block { start: leak.address, bytes: leak.bytes }));
@@ -221,6 +223,14 @@ impl HeapSnapshot {
             slab_bytes: self.copy().layout().slab_bytes().into(),
             debugged: self.debugged.as_ref(),
         });
+    }
+
+    pub(super) fn debugged(&self) -> Option<&Debugged> {
+        self.debugged.as_ref()
+    }
+
+    pub(super) fn taken_at(&self) -> SystemTime {
+        self.taken_at
     }
 
     pub(super) fn audit(&self, visitor: &mut impl Visitor) {

@@ -1,6 +1,6 @@
 //! Overwrites every kind of metadata word and checks that the violated invariant is reported.
 
-mod used;
+pub(super) mod used;
 
 use super::Heap;
 use crate::driver::Device;
@@ -143,6 +143,8 @@ fn metadata_that_is_overwritten() {
             assert!(broken.len() <= 257, "{}", broken.len());
             heap.stats().unwrap();
             heap.leaks(3).unwrap();
+            let map = heap.snapshot().unwrap().map("corrupted");
+            assert_eq!(map.validate(), Ok(()), "{start:#x}: {byte:#x}");
         }
         heap.reset().unwrap();
         assert_eq!(heap.check().unwrap(), []);

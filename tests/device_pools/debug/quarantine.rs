@@ -56,6 +56,21 @@ fn a_record_that_is_written_over_in_quarantine_is_seen() {
     }
 }
 
+#[test]
+fn a_map_has_the_blocks_in_quarantine() {
+    let bench = Bench::new(warpheap::Device::cpu(), BYTES, 1 << 10);
+    let (small, large) = (allocate(&bench.heap, 8, 40), allocate(&bench.heap, 8, 300_000));
+    free(&bench.heap, &small[..5]);
+    free(&bench.heap, &large[..3]);
+    let map = bench.heap.snapshot().unwrap().map("in quarantine");
+    assert_eq!(map.validate(), Ok(()));
+    let (totals, stats) = (map.totals(), stats(&bench.heap));
+    assert_eq!((totals.live_blocks, stats.quarantined_blocks), (8, 8));
+    let (live, quarantined) = (stats.usage.used_bytes, stats.quarantined_bytes);
+    assert_eq!((totals.live_bytes, totals.quarantined_bytes), (live, quarantined));
+    assert!(totals.quarantined_bytes > 900_000 && totals.free_bytes == stats.free_bytes);
+}
+
 /// The fewest turns after which an address was allocated again.
 fn soonest(addresses: &[u64]) -> usize {
     let again = |(i, address): (usize, &u64)| addresses[..i].iter().rev().position(|other| other == address);

@@ -2,6 +2,7 @@
 
 use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
+use crate::lanes::Group;
 use std::format;
 use std::vec;
 use std::vec::Vec;
@@ -16,6 +17,7 @@ struct Findings {
     runs: Vec<(u32, Vec<u64>)>,
     large: Vec<(u32, u32)>,
     free: Vec<(u32, FreeSlab)>,
+    spans: Vec<SpanAudit>,
 }
 
 impl Visitor for Findings {
@@ -30,6 +32,9 @@ impl Visitor for Findings {
     }
     fn free(&mut self, slab: u32, state: FreeSlab) {
         self.free.push((slab, state));
+    }
+    fn span(&mut self, span: SpanAudit) {
+        self.spans.push(span);
     }
 }
 
@@ -160,6 +165,30 @@ fn spans_that_were_not_replaced_or_end_outside_are_found() {
         cursor.restart(super::super::Span::new(owned.heap.class(CLASS), end - 1, 1));
         let outside = (None, Defect::SpanOutside { end });
         assert_eq!(audit(&owned).defects, vec![outside; defects]);
+    }
+}
+
+#[test]
+fn spans_of_cursors_and_rings_are_visited_once() {
+    let owned = heap(256, 1);
+    let info = owned.heap.class(PAIR);
+    let ring = owned.heap.ring(PAIR, 0);
+    let mut survey = ring.survey(Group::alone(), info, 0, |_| Some(false));
+    let [first, second] =
+        [4, 16].map(|slab| ring.add(Group::alone(), &mut survey, info, slab, 1).with_left(1));
+    let span = |slab, is_current| SpanAudit { class: PAIR, shard: 0, slab, slabs: 2, is_current };
+    assert_eq!(audit(&owned).spans, [span(4, false), span(16, false)]);
+    for (current, expected) in [(first, [true, false]), (second, [false, true])] {
+        owned.heap.cursor(PAIR, 0).restart(current);
+        assert_eq!(audit(&owned).spans, [span(4, expected[0]), span(16, expected[1])]);
+    }
+    // The ring has replaced the span since.
+    owned.heap.cursor(PAIR, 0).restart(Span::new(info, 40, 1));
+    assert_eq!(audit(&owned).spans, [span(4, false), span(16, false), span(40, true)]);
+    // A span that begins before the heap, and one that ends after it.
+    for outside in [Span::new(info, 0, 2).range() - 2, Span::new(info, 255, 1).range()] {
+        owned.heap.cursor(PAIR, 0).restart(Span::of_range(info, outside));
+        assert_eq!(audit(&owned).spans.len(), 2);
     }
 }
 

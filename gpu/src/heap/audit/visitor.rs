@@ -16,6 +16,24 @@ pub trait Visitor {
     fn large(&mut self, _: LargeAudit) {}
     /// Called for each free slab.
     fn free(&mut self, _slab: u32, _: FreeSlab) {}
+    /// Called for each span of a cursor or a ring that lies in the heap.
+    fn span(&mut self, _: SpanAudit) {}
+}
+
+/// A span of a cursor: consecutive slabs in which it looks for free blocks. Other classes may have
+/// taken some of the slabs since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanAudit {
+    /// The size class of the cursor.
+    pub class: SizeClass,
+    /// The shard of the cursor.
+    pub shard: u32,
+    /// The first slab.
+    pub slab: u32,
+    /// The number of slabs.
+    pub slabs: u32,
+    /// Whether the cursor allocates from this span now. Otherwise only its ring has the span.
+    pub is_current: bool,
 }
 
 /// The state of a free slab.

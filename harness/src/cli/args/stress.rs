@@ -5,6 +5,7 @@ use super::device::DeviceArgs;
 use super::output::OutputArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 use warpheap_harness::stress::{AllocatorKind, Plant, SizeMix, Workload};
 
@@ -20,6 +21,8 @@ Examples:
       Kernels of one stream allocate blocks of all sizes; kernels of another free them concurrently.
   warpheap stress --allocator heap --pairs 10^10 --streams 4
       Ends when ten billion blocks have been allocated, checked and freed.
+  warpheap stress --allocator heap --map heap.json
+      Saves a map of the heap as it is after the last round; `warpheap map heap.json` draws it.
   warpheap stress --plant double-free
       Injects a fault. The run must detect it, and exits with status 1.
   warpheap stress --allocator heap --delays heap --size 16-4096 --pool 8MiB
@@ -125,6 +128,12 @@ pub struct StressArgs {
     /// Default: 1024.
     #[arg(long, value_name = "N", value_parser = parse::count, requires = "delays")]
     pub delay_one_in: Option<u32>,
+    /// Save a map of the heap to this file, for `warpheap map`: after the last round, before its
+    /// live blocks are freed.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::file)]
+    pub map: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

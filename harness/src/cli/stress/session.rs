@@ -50,6 +50,11 @@ impl Session {
         let points = args.delays.clone().unwrap_or_default();
         check_points(&points)?;
         let (kinds, left_out) = suitable(args.allocator.0.clone(), plant, workload, &points);
+        if args.map.is_some() && !kinds.contains(&AllocatorKind::Heap) {
+            return Err(Failure::usage(
+                "--map saves a map of the heap, which this run does not stress; use --allocator heap",
+            ));
+        }
         let base = StressConfig::new().workload(workload).plant(plant);
         let kernels: Vec<_> = kinds.iter().flat_map(|kind| base.clone().allocator(*kind).kernels()).collect();
         let chosen = choose(args.device, mode, &kernels)?;
@@ -70,7 +75,8 @@ impl Session {
             .limit(limit)
             .streams(args.streams)
             .pool_bytes(args.pool)
-            .seed(seed);
+            .seed(seed)
+            .map(args.map.is_some());
         let config = |allocator: AllocatorKind| {
             // Of several allocators, each has some of the points.
             let is_meant = |point: &&String| args.allocator.0.len() == 1 || allocator.has_point(point);

@@ -19,7 +19,7 @@ use crate::stress::shape::Shape;
 use crate::stress::subject::{Account, Subject};
 use crate::{OwnModule, Result};
 use warpheap::Bytes;
-use warpheap::device_pools::{self, Faults, HeapSnapshot, HeapStats};
+use warpheap::device_pools::{self, Faults, HeapMap, HeapSnapshot, HeapStats};
 use warpheap::driver::{Device, Module};
 use warpheap_device::heap::Heap;
 use warpheap_device::heap::class::{MIN_BLOCK, SizeClass};
@@ -129,6 +129,10 @@ unsafe impl Subject for HeapSubject {
 
     fn most_blocks(&self, plan: &Plan) -> u64 {
         plan.pool_bytes / u64::from(plan.max_bytes.max(MIN_BLOCK))
+    }
+
+    fn map(&self, label: String) -> Result<Option<HeapMap>> {
+        Ok(Some(self.pool.snapshot()?.map(label)))
     }
 }
 

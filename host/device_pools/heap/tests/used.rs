@@ -94,7 +94,7 @@ pub fn sights(heap: &Heap) -> Sights {
 
 /// MetadataOffsets of words in the metadata.
 impl Heap {
-    pub(super) fn entry_at(&self, slab: u32) -> u64 {
+    pub(in super::super) fn entry_at(&self, slab: u32) -> u64 {
         self.offsets.entries + 4 * u64::from(slab)
     }
 
@@ -108,7 +108,7 @@ impl Heap {
         self.offsets.bitmap + 4 * (u64::from(slab) * words + u64::from(block / 32))
     }
 
-    pub(super) fn free_at(&self, slab: u32) -> u64 {
+    pub(in super::super) fn free_at(&self, slab: u32) -> u64 {
         self.offsets.free + 4 * u64::from(slab / 32)
     }
 

@@ -1,0 +1,97 @@
+//! `warpheap map`: draws heaps, from saved maps or from a demonstration.
+//!
+//! `read` reads files, `demo` makes heaps; `report::heap_map` draws.
+
+mod demo;
+mod read;
+
+use super::args::{BackendChoice, ColourChoice, DemoHeap, MapArgs};
+use super::backend::choose_bare;
+use super::console::Console;
+use super::parse::JsonTarget;
+use super::results::{check_target, watchdog};
+use super::status::{Failure, Status};
+use crate::report::file;
+use crate::report::heap_map::{Style, svg, terminal};
+use std::io::{self, Write};
+use std::time::Duration;
+use warpheap::device_pools::HeapMap;
+
+/// Columns of text that goes to no terminal.
+const COLUMNS: usize = 100;
+/// Bytes of a demonstration: on most devices, a cell is one slab.
+const DEMO_BYTES: u64 = 16 << 20;
+const WATCHDOG: Duration = Duration::from_secs(300);
+const ADVICE: &str = "Check whether `warpheap doctor` gets a response from the driver.";
+
+/// Draws the maps.
+pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
+    check_targets(&args)?;
+    let maps = match args.demo {
+        Some(kind) => demo_maps(kind, &args, console)?,
+        None => read::maps(&args.files)?,
+    };
+    console.say(terminal(&maps, style(&args, console)));
+    if let Some(target) = &args.svg {
+        write(target, "picture", console, |to| to.write_all(svg(&maps).as_bytes()))?;
+    }
+    if let Some(target) = &args.json {
+        write(target, "map", console, |to| match &maps[..] {
+            [map] => file::print(&mut { to }, map),
+            maps => file::print(&mut { to }, &maps),
+        })?;
+    }
+    Ok(Status::Clean)
+}
+
+/// Fails before the run if a picture or a map cannot be written after it.
+fn check_targets(args: &MapArgs) -> Result<(), Failure> {
+    [&args.svg, &args.json].into_iter().try_for_each(|target| check_target(target.as_ref()))?;
+    match (&args.svg, &args.json) {
+        (Some(svg), Some(json)) if svg == json => Err(Failure::usage(
+            "--svg and --json have the same target; write at least one of them to another file",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn demo_maps(kind: DemoHeap, args: &MapArgs, console: &Console) -> Result<Vec<HeapMap>, Failure> {
+    let bare = choose_bare(args.backend.unwrap_or(BackendChoice::Auto), args.device)?;
+    let watchdog = watchdog(WATCHDOG, "making the heap", ADVICE);
+    let maps = demo::maps(&bare.device, kind, args.bytes.unwrap_or(DEMO_BYTES))?;
+    drop(watchdog);
+    bare.say(console)?;
+    console.say("");
+    Ok(maps)
+}
+
+fn style(args: &MapArgs, console: &Console) -> Style {
+    let is_terminal = console.is_terminal();
+    let size = is_terminal.then(terminal_size::terminal_size).flatten();
+    let columns = size.map_or(COLUMNS, |(terminal_size::Width(columns), _)| columns.into());
+    let is_disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colour = match args.color {
+        ColourChoice::Auto => is_terminal && !is_disabled,
+        ColourChoice::Always => true,
+        ColourChoice::Never => false,
+    };
+    Style { width: args.width.unwrap_or(columns.clamp(40, 1000)), has_colour, is_terminal }
+}
+
+fn write(
+    target: &JsonTarget,
+    what: &str,
+    console: &Console,
+    print: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let failed = |message| Failure { status: Status::Failed, message };
+    match target {
+        JsonTarget::Stdout => print(&mut io::stdout().lock())
+            .map_err(|error| failed(format!("cannot write the {what} to standard output: {error}"))),
+        JsonTarget::File(path) => {
+            file::write_with(path, |to| print(to)).map_err(|error| failed(error.to_string()))?;
+            console.say(format_args!("{what}: {}", path.display()));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Reads saved maps.
+
+use super::super::status::Failure;
+use serde_json::Value;
+use std::fmt::Display;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use warpheap::device_pools::HeapMap;
+
+/// The maps of all files, in the given order. A file has one map, or an array of maps.
+pub fn maps(files: &[PathBuf]) -> Result<Vec<HeapMap>, Failure> {
+    let maps: Result<Vec<_>, _> = files.iter().map(|path| maps_of(path)).collect();
+    Ok(maps?.concat())
+}
+
+fn maps_of(path: &Path) -> Result<Vec<HeapMap>, Failure> {
+    let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    let failed = |why: &dyn Display| Failure::usage(format_args!("cannot draw {name}: {why}"));
+    let text = text_of(path).map_err(|error| failed(&error))?;
+    let value = serde_json::from_slice(&text).map_err(|error| failed(&format_args!("not JSON: {error}")))?;
+    let maps = match value {
+        Value::Array(maps) if maps.is_empty() => return Err(failed(&"the array has no map")),
+        Value::Array(maps) => maps,
+        map => vec![map],
+    };
+    maps.into_iter().map(|map| parsed(map).map_err(|why| failed(&why))).collect()
+}
+
+fn text_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return std::fs::read(path);
+    }
+    let mut text = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The map in a JSON value. The schema is checked first: another one may have other fields.
+fn parsed(value: Value) -> Result<HeapMap, String> {
+    match value.get("schema").and_then(Value::as_str) {
+        Some(HeapMap::SCHEMA) => {}
+        Some(schema) if schema.starts_with("warpheap-result/") => {
+            return Err(format!(
+                "it has the results of a run (`{schema}`), not a map; `warpheap stress --map FILE` writes a map"
+            ));
+        }
+        Some(schema) => {
+            return Err(format!(
+                "its schema is `{schema}`, but this program reads `{}`; use the version of warpheap that wrote it",
+                HeapMap::SCHEMA
+            ));
+        }
+        None => return Err(format!("it has no `schema`; a map has `{}`", HeapMap::SCHEMA)),
+    }
+    let map: HeapMap = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    map.validate().map_err(|error| error.to_string())?;
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::status::Status;
+    use serde_json::json;
+
+    fn read(text: &str) -> Result<Vec<HeapMap>, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap.json");
+        std::fs::write(&path, text).unwrap();
+        maps(&[path])
+    }
+
+    fn fresh() -> Value {
+        json!({
+            "schema": "warpheap-heap-map/1", "label": "a test", "unix_seconds": 0, "heap_bytes": 1048576,
+            "slab_bytes": 16384, "mapped_bytes": 1048576, "failed_allocations": 0, "faults": 0,
+            "parts": [{"first_slab": 0, "slabs": 64, "kind": "fresh"}], "spans": []
+        })
+    }
+
+    #[test]
+    fn a_file_has_one_map_or_several() {
+        let one = read(&fresh().to_string()).unwrap();
+        assert_eq!((one.len(), one[0].slabs()), (1, 64));
+        let mut other = fresh();
+        other["label"] = "another".into();
+        let labels: Vec<_> =
+            read(&json!([fresh(), other]).to_string()).unwrap().into_iter().map(|m| m.label).collect();
+        assert_eq!(labels, ["a test", "another"]);
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored() {
+        let mut map = fresh();
+        map["colour"] = "green".into();
+        map["parts"][0]["age"] = 3.into();
+        assert!(read(&map.to_string()).is_ok());
+    }
+
+    #[test]
+    fn invalid_files_are_rejected_with_a_reason() {
+        let changed = |field: &str, value: Value| {
+            let mut map = fresh();
+            map[field] = value;
+            map.to_string()
+        };
+        let kind = json!([{"first_slab": 0, "slabs": 64, "kind": "lake"}]);
+        for (text, part) in [
+            (String::new(), "not JSON: EOF"),
+            ("{".into(), "not JSON"),
+            ("[]".into(), "the array has no map"),
+            ("7".into(), "it has no `schema`"),
+            (changed("schema", "warpheap-heap-map/2".into()), "reads `warpheap-heap-map/1`; use the version"),
+            (changed("schema", "warpheap-result/1".into()), "warpheap stress --map FILE"),
+            (changed("schema", 1.into()), "it has no `schema`"),
+            (changed("heap_bytes", (-1).into()), "invalid value: integer `-1`"),
+            (changed("heap_bytes", 1_064_960.into()), "its parts end at slab 64, but the heap at slab 65"),
+            (changed("parts", kind), "unknown variant `lake`"),
+            (changed("parts", Value::Null), "invalid type: null"),
+        ] {
+            let failure = read(&text).unwrap_err();
+            assert_eq!(failure.status, Status::Usage);
+            assert!(failure.message.contains(part), "{}", failure.message);
+            assert!(failure.message.contains("heap.json: "), "{}", failure.message);
+        }
+        let missing = maps(&["no/such/file.json".into()]).unwrap_err();
+        assert!(missing.message.starts_with("cannot draw no/such/file.json: "), "{}", missing.message);
+    }
+}

@@ -1,6 +1,6 @@
 //! Advance: the next span of a cursor, for the group that crossed the end of the last one.
 //!
-//! All lanes that are there work for one cursor after the other: they look at its ring and those of
+//! All lanes of the group work for one cursor after the other: they look at its ring and those of
 //! other shards, and prepare new runs. While a group replaces a span, other warps of the SM that
 //! need the class draw from other cursors, by their slow path. So what counts is the number of round
 //! trips, one after the other: five to go on with a span of the ring that has free blocks.
@@ -102,7 +102,7 @@ impl Heap {
 
     /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span of
     /// a longer ring, else any free slabs, else those of fully free runs of other classes. None while
-    /// the class has fully free runs: other cursors have tickets for them.
+    /// the class has fully free runs: other cursors have tickets for them, or searches find them.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
@@ -179,14 +179,14 @@ impl Heap {
 
     /// Takes the last span of the ring of another shard and adds it to the own ring, if the span is
     /// free, the other cursor is not at it, and the other ring is not shorter than the own one
-    /// afterwards. Each lane looks at one ring.
+    /// afterwards, with its spans whose runs were retired. Each lane looks at one ring.
     fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
         let Demand { class, shard, lanes, .. } = demand;
         let salt = group.broadcast_32(hash(thread::index_1d()));
         let other = self.layout.shard_beside(shard, lanes, group.rank(), salt);
         let (ring, runs) = (self.ring(class, other), self.runs());
         let (last, total) = ring.last(info);
-        let is_longer = last.runs() > 0 && total >= survey.runs + 2 * last.runs();
+        let is_longer = other != shard && last.runs() > 0 && total >= survey.runs + 2 * last.runs();
         let first = last.first(info);
         let is_free = is_longer
             && self.cursor(class, other).span().slot() != last.slot()

@@ -18,7 +18,7 @@
 //!
 //! - I1. While `left` is negative, no subtraction crosses the end: one group has.
 //! - I2. Only the group that crossed the end changes the span, until `left >= 0`.
-//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 64 tickets of it for
+//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 65 tickets of it for
 //!   which it found no free block, and one in each of the 129 turns of an allocation, which take 1
 //!   ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of
 //!   them may fail while a span is replaced.
@@ -186,13 +186,14 @@ impl Cursor {
     }
 
     /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
-    pub(super) fn skip(&self, seen: Span, tickets: u32) {
-        let _ = self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets));
+    /// Returns whether it did.
+    pub(super) fn skip(&self, seen: Span, tickets: u32) -> bool {
+        self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
     }
 
     /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Tickets
-    /// taken meanwhile are for `next`. Returns whether these are not more than its blocks: otherwise,
-    /// the group is to replace `next`, too.
+    /// taken meanwhile are for `next`. Returns whether `left >= 0` again. Otherwise the group must
+    /// replace `next`, too.
     #[inline(always)]
     pub(super) fn replace(&self, seen: Span, next: Span) -> bool {
         STORE_SPAN.delay();

@@ -22,7 +22,7 @@ pub(super) struct Drawn {
     pub address: u64,
     /// The cursor's span as the lane's group saw it.
     pub seen: Span,
-    /// The word of the bitmap before the lane claimed blocks in it, if they are to be put back.
+    /// The word of the bitmap before the lane claimed bits in it, if these must be set again; else 0.
     pub stale: u32,
 }
 

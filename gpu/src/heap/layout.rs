@@ -160,7 +160,7 @@ impl HeapLayout {
     }
 
     /// Shard number `rank` of those beside a shard that a group of `lanes` lanes uses, from one on
-    /// that depends on the hash `salt`.
+    /// that depends on the hash `salt`; the shard itself if there is no other one.
     pub(super) const fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
         let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
         (shard + (rank + 1 + scaled(salt, self.shards)) * step) % self.shards

@@ -80,9 +80,12 @@ impl Heap {
             if turn == TURNS {
                 break;
             }
-            let hops = asks && (waits || is_dry && turn < PATIENCE);
-            let other =
-                if group.all(!hops) { None } else { self.other(group, peers, hops, class, shard, turn) };
+            let draws_elsewhere = asks && (waits || is_dry && turn < PATIENCE);
+            let other = if group.all(!draws_elsewhere) {
+                None
+            } else {
+                self.other(group, peers, draws_elsewhere, class, shard, turn)
+            };
             if asks && waits && other.is_none() {
                 nap(turn);
             }
@@ -117,12 +120,12 @@ impl Heap {
         &self,
         group: Group,
         peers: Group,
-        hops: bool,
+        draws_elsewhere: bool,
         class: SizeClass,
         shard: u32,
         turn: u32,
     ) -> Option<u32> {
-        let (mut rest, mut found) = (group.ballot(hops && peers.leads()), None);
+        let (mut rest, mut found) = (group.ballot(draws_elsewhere && peers.leads()), None);
         let salt = hash(thread::index_1d().wrapping_add(turn));
         while !rest.is_empty() {
             let leader = rest.leader();
@@ -163,7 +166,8 @@ impl Heap {
 
     /// The next step of a group that got nothing for its tickets, and the span that it is to
     /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
-    /// them. If the cursor is dry, it searches instead, in the first turn in any case.
+    /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are no
+    /// runs of other classes and no slabs.
     fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();
@@ -186,7 +190,17 @@ impl Heap {
             None => {}
         }
         // Not more at once: many groups may do this at the same time (I3 of `cursor`).
-        let rest = (now.left() as u32 + 1).min(MOST_TAKEN * lanes);
+        let (left, most) = (now.left() as u32, MOST_TAKEN * lanes);
+        let rest = if left < most + lanes {
+            // One more than all. If it left fewer tickets than lanes, the next draw would cross the end,
+            // and the ring would not be surveyed.
+            left + 1
+        } else if turn >= PATIENCE && cursor.skip(now, left) {
+            // The compare-and-swap took all of them.
+            1
+        } else {
+            most
+        };
         let old = cursor.take(rest);
         let step = match old.left() {
             _ if old.is_crossed_by(rest) => Step::Advance,

@@ -138,6 +138,9 @@ impl Ring {
             self.slot(slot).store_relaxed(new.range());
         }
         survey.used = if replaces_all { 1 } else { survey.used | 1 << slot };
+        if slot == survey.oldest {
+            survey.oldest = (slot + 1) % SLOTS;
+        }
         survey.runs += runs;
         new
     }
@@ -188,6 +191,9 @@ mod tests {
             assert_eq!(add(0, 1000 * i, 1), (i, 1000 * i, 36 + i, u32::MAX >> (31 - i)));
         }
         assert_eq!(add(5, 7, 1).0, 6);
+        // Two with one survey.
+        let mut twice = survey(9, &[]);
+        assert_eq!([0, 1].map(|_| ring.add(group, &mut twice, &info, 500, 1).slot()), [10, 11]);
         assert_eq!(add(SLOTS - 1, 8, 1).0, 0);
         // The next span with a free word, after the cursor's one.
         let next = |slot: u32, free: &[u32]| survey(slot, free).free.map(|span| span.slot());

@@ -39,7 +39,7 @@ pub const CROSSED: Model = model(PREEMPTIONS, || {
 });
 
 /// A group takes many tickets while another one replaces the span: as many as the next span has, or
-/// more, so the other one replaces that span, too. No group has to cross an end that is crossed.
+/// more, so the other one replaces that span, too. In the end `left >= 0`.
 pub const OVERTAKEN: Model = model(PREEMPTIONS, || {
     let heap = two_spans();
     let ([mine], theirs) = both(&heap, draw::<1>, draw::<3>);

@@ -106,7 +106,9 @@ fn a_group_at_the_end_of_a_span_looks_at_the_next_one() {
 fn a_group_takes_many_tickets_or_crosses_the_end_if_no_block_is_free() {
     let owned = with_runs(&[], &[]);
     assert_eq!(step(&owned, span(&owned, 300)), ("draw", 300 - 2 * 64));
-    assert_eq!(step(&owned, span(&owned, 128)), ("draw", 0));
+    assert_eq!(step(&owned, span(&owned, 130)), ("draw", 2));
+    // Not fewer than the group has lanes.
+    assert_eq!(step(&owned, span(&owned, 129)), ("advance", -1));
     assert_eq!(step(&owned, span(&owned, 127)), ("advance", -1));
     assert_eq!(step(&owned, span(&owned, 5).dry()), ("advance", -1));
 }

@@ -28,7 +28,7 @@ fn pauses_double_every_few_turns() {
 }
 
 #[test]
-fn a_full_warp_gets_all_blocks_of_a_heap_whose_spans_have_fewer_blocks_than_lanes() {
+fn groups_get_all_blocks_of_a_heap_whose_spans_have_no_more_blocks_than_lanes() {
     for (size, lanes, blocks) in [(4096, 32, 256), (4096, 16, 256), (5000, 32, 192), (8192, 8, 128)] {
         let owned = heap(64, 1);
         let (mut got, mask) = (0, u32::MAX >> (32 - lanes));
@@ -40,6 +40,20 @@ fn a_full_warp_gets_all_blocks_of_a_heap_whose_spans_have_fewer_blocks_than_lane
         }
         assert_eq!(got, blocks, "{size} B, {lanes} lanes");
     }
+}
+
+#[test]
+fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
+    let owned = heap(256, 1);
+    let (small, group) = (SizeClass::of(64), Group::alone());
+    // 80 full runs: a lane that took 65 tickets in each turn would not come to their end.
+    let info = *owned.heap.class(small);
+    assert!(80 * info.blocks > TURNS * (MOST_TAKEN + 1));
+    (0..80).for_each(|run| owned.add_run_with(small, run, &[]));
+    let ring = owned.heap.ring(small, 0);
+    let mut survey = ring.survey(group, &info, 0, |_| None);
+    owned.heap.cursor(small, 0).restart(ring.add(group, &mut survey, &info, 0, 80));
+    assert!(owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some());
 }
 
 /// A heap with eight shards. The end of each cursor of the class is crossed, but for those of the
@@ -119,8 +133,7 @@ fn only_groups_that_have_no_tickets_look_for_another_shard() {
     let next = SizeClass(LARGE.0 + 1);
     let found = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
         let class = if group.lane() < 2 { LARGE } else { next };
-        let hops = class == LARGE;
-        owned.heap.other(group, group.matching(class.0), hops, class, 0, 0)
+        owned.heap.other(group, group.matching(class.0), class == LARGE, class, 0, 0)
     });
     assert_eq!(found.results, [Some(4), Some(4), None, None]);
 }

@@ -69,11 +69,14 @@ impl Heap {
     fn alloc_small(&self, class: SizeClass) -> u64 {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
-        if !warp.all(class.0 == warp.broadcast_32(class.0)) {
-            return self.alloc_mixed(warp, class);
-        }
         let shard = self.shard();
-        let drawn = self.draw(warp, warp, true, class, shard);
+        let (drawn, shard) = if warp.all(class.0 == warp.broadcast_32(class.0)) {
+            (self.draw(warp, warp, true, class, shard), shard)
+        } else {
+            // Lanes that ask for several classes use the cursors of parts of warps.
+            let shard = warp.broadcast_32(self.part_of(shard));
+            (self.draw(warp, warp.matching(class.0), true, class, shard), shard)
+        };
         if warp.all(drawn.address != 0) {
             return drawn.address;
         }
@@ -81,21 +84,10 @@ impl Heap {
         self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
-    /// For a warp whose lanes ask for several classes.
-    #[inline(always)]
-    fn alloc_mixed(&self, warp: Warp, class: SizeClass) -> u64 {
-        let shard = warp.broadcast_32(self.part_shard());
-        let drawn = self.draw(warp, warp.matching(class.0), true, class, shard);
-        if warp.all(drawn.address != 0) {
-            return drawn.address;
-        }
-        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
-    }
-
     /// For a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let shard = group.broadcast_32(self.part_shard());
+        let shard = group.broadcast_32(self.part_of(self.shard()));
         let drawn = self.draw(group, group.matching(class.0), true, class, shard);
         if group.all(drawn.address != 0) {
             return drawn.address;

@@ -198,7 +198,7 @@ impl Heap {
 
     /// The shard for groups smaller than a warp.
     #[inline(always)]
-    fn part_shard(&self) -> u32 {
-        self.shard() / PART_SHARDS * PART_SHARDS
+    fn part_of(&self, shard: u32) -> u32 {
+        shard / PART_SHARDS * PART_SHARDS
     }
 }

@@ -168,6 +168,7 @@ impl Heap {
     /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
     /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are no
     /// runs of other classes and no slabs.
+    #[inline(never)]
     fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
         let now = cursor.span();

@@ -32,7 +32,7 @@ pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("warpheap_device::heap::block_cache", [1312, 1312, 224, 224, 224]),
     ("warpheap_device::heap::group", [440, 440, 88, 88, 88]),
     ("warpheap_device::heap::large", [16, 16, 16, 16, 16]),
-    ("warpheap_device::heap::refill", [592, 600, 520, 520, 520]),
+    ("warpheap_device::heap::refill", [568, 560, 456, 456, 456]),
     ("warpheap_device::heap::resize", [288, 288, 144, 144, 144]),
     ("warpheap_device::heap::advance", [824, 896, 488, 488, 488]),
     ("warpheap_device::heap::free", [16, 16, 16, 16, 16]),

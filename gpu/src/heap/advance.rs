@@ -2,12 +2,12 @@
 //!
 //! All lanes of the group work for one cursor after the other: they look at its ring and those of
 //! other shards, and prepare new runs. While a group replaces a span, other warps of the SM that
-//! need the class draw from other cursors, by their slow path. So what counts is the number of round
-//! trips, one after the other: five to go on with a span of the ring that has free blocks.
+//! need the class draw from other cursors, by their slow path. So what counts is the number of
+//! round trips, one after the other: five to go on with a span of the ring that has free blocks.
 //!
 //! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
-//! the longer one afterwards, too. A span in two rings would be occupied whenever the second cursor
-//! reaches it, and no ring would ever have what its SMs need.
+//! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
+//! reaches it, and no ring has what its SMs need.
 
 use super::Heap;
 use super::bits::WORD_BITS;
@@ -39,7 +39,7 @@ struct Demand {
 }
 
 impl Heap {
-    /// Replaces the span `seen` of each cursor whose end the caller's group of `peers` crossed.
+    /// Replaces the span `seen` of each cursor if a group of `peers` crossed its end.
     /// Returns whether there was no other span for the caller's group.
     #[cold]
     #[inline(never)]
@@ -100,9 +100,10 @@ impl Heap {
         next.is_some()
     }
 
-    /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span of
-    /// a longer ring, else any free slabs, else those of fully free runs of other classes. None while
-    /// the class has fully free runs: other cursors have tickets for them, or searches find them.
+    /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span
+    /// of a longer ring, else any free slabs, else those of fully free runs of other classes. None
+    /// while the class has fully free runs: other cursors have tickets for them, or searches find
+    /// them.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
@@ -172,14 +173,15 @@ impl Heap {
             self.runs().dedicate(slabs.first + i * info.slabs, demand.class, info);
             i += group.count();
         }
-        // What each lane has published, before the leader names it in the cursor, and ends the move.
+        // What each lane has published, before the leader names it in the cursor, and ends the
+        // move.
         group.sync();
         self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 
     /// Takes the last span of the ring of another shard and adds it to the own ring, if the span is
     /// free, the other cursor is not at it, and the other ring is not shorter than the own one
-    /// afterwards, with its spans whose runs were retired. Each lane looks at one ring.
+    /// afterwards; spans of retired runs count, too. Each lane looks at one ring.
     fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
         let Demand { class, shard, lanes, .. } = demand;
         let salt = group.broadcast_32(hash(thread::index_1d()));

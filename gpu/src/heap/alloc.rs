@@ -1,16 +1,16 @@
 //! Allocation: one subtraction and one claim for the lanes of a warp that ask for the same class.
 //!
-//! Cost of a warp whose lanes all ask for one class: three round trips, one after the other. An
-//! atomic subtraction takes tickets from the cursor; an acquire atomic claims the bits of the
-//! blocks; a load of the run's entry shows that the run is still one of the class (I2 of
-//! [`runs`](super::runs)). If smaller groups use the cursor, too, the blocks can lie in two words of
-//! the bitmap; then two lanes claim at once. A claim from a fully free word also subtracts from the
-//! run's count, without waiting.
+//! Cost of a warp that asks for one class: three round trips, one after the other. An atomic
+//! subtraction takes tickets from the cursor; an acquire atomic claims the bits of the blocks; a
+//! load of the run's entry shows that the run is still one of the class (I2 of
+//! [`runs`](super::runs)). If smaller groups use the cursor, too, the blocks can lie in two words
+//! of the bitmap; then two lanes claim at once. A claim from a fully free word also subtracts from
+//! the run's count, without waiting.
 
 use super::Heap;
 use super::class::SizeClass;
 use super::debug::CallSite;
-use crate::lanes::{Group, Warp};
+use crate::lanes::Group;
 use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.

@@ -20,8 +20,8 @@ const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.
 const RUN_PART: u32 = 192;
 
-/// Blocks of a span for each lane that asks for the class: of the first span of a cursor and of each
-/// later one for a whole warp, and the same for a part of a warp. A short first span keeps the
+/// Blocks of a span for each lane that asks for the class: of the first span of a cursor and of
+/// each later one for a whole warp, and the same for a part of a warp. A short first span keeps the
 /// blocks in the cache that a warp allocates and frees again and again.
 const LANE_BLOCKS: [u32; 4] = [72, 352, 144, 352];
 /// The first span is at most this part of the partitions of the shards that share the cursor.
@@ -52,8 +52,8 @@ const _: () = assert!(size_of::<ClassInfo>() == 32);
 unsafe impl DeviceData for ClassInfo {}
 
 impl ClassInfo {
-    /// A run has the fewest slabs that hold two blocks and waste at most an eighth, or a multiple of
-    /// these to have more blocks.
+    /// A run has the fewest slabs that hold two blocks and waste at most an eighth, or a multiple
+    /// of these to have more blocks.
     pub(super) const fn new(class: SizeClass, slab_bytes: u32, partition: u32, shards: u32) -> Self {
         let bytes = class.bytes();
         let mut least = 1;
@@ -145,7 +145,8 @@ mod tests {
         assert_eq!((info.blocks, info.slabs), (1024, 1));
         assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [1, 4, 5, 5, 3]);
         assert_eq!([1, 7, 8, 31, 32].map(|lanes| info.span_runs(1, lanes)), [2, 10, 12, 12, 12]);
-        // At most a sixteenth of the partition, or of four of them; then an eighth for parts of warps.
+        // At most a sixteenth of the partition, or of four of them; then an eighth for parts of
+        // warps.
         let info = layout.class(SizeClass::of(8192));
         assert_eq!((layout.slabs / layout.shards, info.blocks, info.slabs), (992, 32, 4));
         assert_eq!([1, 8, 31, 32].map(|lanes| info.span_runs(0, lanes)), [19, 62, 62, 15]);

@@ -8,10 +8,10 @@
 //! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
 //! `left - n .. left` of the span, counted back from its end. Tickets below zero are for the blocks
 //! of the next span of the cursor's ring, and beyond that for the spans after it, so no group waits
-//! at the end of a span. The group whose subtraction makes `left` negative *crosses* the end: it
-//! adds the difference to the next span (`replace`), again if all tickets of that one were taken
-//! meanwhile, until `left` is not negative any more. After several spans it advances instead: it
-//! swaps in a span with all of its tickets (`restart`).
+//! at the end of a span. The group that makes `left` negative by its subtraction *crosses* the end:
+//! it adds the difference to the next span (`replace`), again if all tickets of that one were taken
+//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`draw.rs`) it
+//! advances instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
@@ -185,15 +185,15 @@ impl Cursor {
         Span(self.0.sub_relaxed(wanted.into()))
     }
 
-    /// Takes tickets, of which the caller uses none, if no group took any since the span was `seen`.
-    /// Returns whether it did.
+    /// Takes tickets, of which the caller uses none, if no group took any since the span was
+    /// `seen`. Returns whether it did.
     pub(super) fn skip(&self, seen: Span, tickets: u32) -> bool {
         self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
     }
 
-    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2). Tickets
-    /// taken meanwhile are for `next`. Returns whether `left >= 0` again. Otherwise the group must
-    /// replace `next`, too.
+    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2).
+    /// Tickets taken meanwhile are for `next`. Returns whether `left >= 0` again. Otherwise the
+    /// group must replace `next`, too.
     #[inline(always)]
     pub(super) fn replace(&self, seen: Span, next: Span) -> bool {
         STORE_SPAN.delay();
@@ -202,7 +202,8 @@ impl Cursor {
     }
 
     /// Starts a span with all of its tickets, for the group that crossed the end of the last one
-    /// (I2). Tickets taken meanwhile are for no block.
+    /// (I2). Tickets taken meanwhile are for no block, or for blocks with tickets that are taken
+    /// again.
     pub(super) fn restart(&self, next: Span) {
         STORE_SPAN.delay();
         self.0.swap_relaxed(next.0);

@@ -22,7 +22,7 @@ pub(super) struct Drawn {
     pub address: u64,
     /// The cursor's span as the lane's group saw it.
     pub seen: Span,
-    /// The word of the bitmap before the lane claimed bits in it, if these must be set again; else 0.
+    /// The word before the lane claimed bits in it, if these must be set again; otherwise 0.
     pub stale: u32,
 }
 
@@ -110,7 +110,7 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The blocks of a full warp whose tickets are for those of one word, or for none. One lane claims
+    /// The blocks of a full warp with tickets for those of one word, or for none. One lane claims
     /// the word.
     #[inline(always)]
     fn draw_word<const WHOLE: bool>(
@@ -138,9 +138,9 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or
-    /// one after that. The group that crossed the end replaces the span until tickets are left; if
-    /// there are no more spans, it is to [`advance`](Self::advance).
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring,
+    /// or one after that. The group that crossed the end replaces the span until tickets are left;
+    /// if there are no more spans, it is to [`advance`](Self::advance).
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
         let (ring, cursor) = (self.ring(class, shard), self.cursor(class, shard));

@@ -114,8 +114,8 @@ impl Heap {
         address
     }
 
-    /// Another shard whose cursor has tickets of the class for the groups of `peers` that have none;
-    /// after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
+    /// Another shard with tickets of the class in its cursor, for the groups of `peers` without
+    /// any; after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
     fn other(
         &self,
         group: Group,
@@ -144,7 +144,7 @@ impl Heap {
         found
     }
 
-    /// Counts the lanes of a group whose allocation failed.
+    /// Counts the failed allocations of a group.
     fn count_failures(&self, group: Group, fails: bool) {
         let failed = group.ballot(fails).count();
         if failed > 0 && group.leads() {
@@ -166,8 +166,8 @@ impl Heap {
 
     /// The next step of a group that got nothing for its tickets, and the span that it is to
     /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
-    /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are no
-    /// runs of other classes and no slabs.
+    /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are
+    /// no runs of other classes and no slabs.
     #[inline(never)]
     fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));
@@ -193,8 +193,8 @@ impl Heap {
         // Not more at once: many groups may do this at the same time (I3 of `cursor`).
         let (left, most) = (now.left() as u32, MOST_TAKEN * lanes);
         let rest = if left < most + lanes {
-            // One more than all. If it left fewer tickets than lanes, the next draw would cross the end,
-            // and the ring would not be surveyed.
+            // One more than all. If it left fewer tickets than lanes, the next draw would cross the
+            // end, and the ring would not be surveyed.
             left + 1
         } else if turn >= PATIENCE && cursor.skip(now, left) {
             // The compare-and-swap took all of them.
@@ -212,8 +212,8 @@ impl Heap {
         (step, old)
     }
 
-    /// The number of blocks at the front of a span that are not free; `None` if none of this run and
-    /// the next one seems to be free.
+    /// The number of blocks at the front of a span that are not free; `None` if none of this run
+    /// and the next one seems to be free.
     fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
         let (runs, left) = (self.runs(), (span.left() as u32).min(span.blocks(info)));
         if left == 0 {

@@ -10,8 +10,8 @@
 //! kernels, and then allocation searches for nothing. If there are no free slabs, the group takes
 //! over the last span of a longer ring.
 //!
-//! - I1. The group that crossed the end of the cursor's span adds spans. Other groups only remove the
-//!   last one.
+//! - I1. The group that crossed the end of the cursor's span adds spans. Other groups only remove
+//!   the last one.
 //! - I2. Slots after an unused one are unused, except while a removal overlaps an addition. Spans
 //!   after it are then skipped until the slot is used again.
 //!

@@ -170,8 +170,8 @@ impl Heap {
         self.has_run(info, &mut self.overview().common().search())
     }
 
-    /// Whether there are free slabs for a run of the class, or runs of other classes that can be made
-    /// free.
+    /// Whether there are free slabs for a run of the class, or runs of other classes that can be
+    /// made free.
     pub(super) fn has_other_run(&self, class: SizeClass, info: &ClassInfo) -> bool {
         let (idle, common) = (self.runs().idle(), self.overview().common());
         let (start, end) =

@@ -9,8 +9,8 @@ use std::vec::Vec;
 /// Eight blocks in two slabs.
 const LARGE: SizeClass = SizeClass::of(4096);
 
-/// A heap with eight shards, and with these spans in their rings: shard, first slab, runs. The cursor
-/// of each shard is at slot 0.
+/// A heap with eight shards, and with these spans in their rings: shard, first slab, runs. The
+/// cursor of each shard is at slot 0.
 fn rings(spans: &[(u32, u32, u32)]) -> OwnedHeap {
     let owned = heap(4096, 8);
     let (info, group) = (*owned.heap.class(LARGE), Group::alone());

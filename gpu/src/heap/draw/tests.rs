@@ -103,7 +103,8 @@ fn only_a_group_that_crosses_the_end_passes_to_the_next_span() {
     let owned = heap(256, 1);
     with_spans(&owned, A, 10, 1);
     with_spans(&owned, B, 20, 2);
-    // Two lanes of each class: those of the first one cross the end, the others take the last block.
+    // Two lanes of each class: those of the first one cross the end, the others take the last
+    // block.
     let drawn = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
         let class = if group.lane() % 2 == 0 { A } else { B };
         let drawn = owned.heap.draw(group, group.matching(class.0), true, class, 0);
@@ -146,7 +147,8 @@ fn one_lane_claims_the_word_of_a_full_warp() {
     let words = owned.words(A, 10);
     assert!(words[2] == 0 && full.iter().all(|(w, full)| words[*w] == *full));
     assert_eq!(owned.heap.runs().free_words(10), 7);
-    // The word again, of which two blocks have been freed: no word becomes fully free or stops being.
+    // The word again, of which two blocks have been freed. No word becomes fully free, or stops
+    // being.
     owned.heap.runs().bits(owned.heap.runs().first_word(10) + 2).or_relaxed(0x0400_0001);
     let word = draw_word(&owned, 96);
     let served = |lane: usize| word[lane].0 == (lane == 0 || lane == 26).then_some((10, 64 + lane as u32));

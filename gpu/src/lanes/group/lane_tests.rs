@@ -6,7 +6,7 @@ use crate::sync::AtomicU32;
 use crate::test_lanes::on_lanes;
 use crate::units::LaneMask;
 
-/// Lanes whose ranks differ from their numbers.
+/// Lanes with ranks that differ from their numbers.
 const SOME: [u32; 5] = [3, 5, 6, 20, 31];
 const MASK: u32 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 20 | 1 << 31;
 

@@ -46,7 +46,7 @@ impl Walk<'_> {
         self.debugged.is_some_and(|debugged| debugged.is_quarantined(start))
     }
 
-    /// The audit visits no slab whose metadata contradict each other.
+    /// The audit visits no slab with contradictory metadata.
     fn skip_to(&mut self, slab: u32) {
         let slabs = slab.saturating_sub(self.next);
         if slabs > 0 {

@@ -67,16 +67,16 @@ bench_heap() {
     expect '0|1' "bench-heap-$1" 600 "$program" bench --figure "heap $1" --json "bench-heap-$1.json"
 }
 
-# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs of two rounds on the GPU that must find no
-# error, in four parts. Eight run at a time, so their rates cannot be compared. Each has its own
-# seed.
+# stress_many NAME PROGRAM ARGUMENTS...: 100 stress runs on the GPU that must find no error, in four
+# parts, of 12 rounds each, or of MANY_ROUNDS. Eight run at a time, so their rates cannot be
+# compared. Each has its own seed.
 stress_many() {
     local name=stress-$1 program=$2 part
     shift 2
     for part in 1 2 3 4; do
         seq "${part}01" "${part}25" >seeds
         expect 0 "$name-$part" 600 xargs --arg-file=seeds -P 8 -I SEED \
-            "$program" stress --backend cuda --rounds 2 --seed SEED "$@"
+            "$program" stress --backend cuda --rounds "${MANY_ROUNDS:-12}" --seed SEED "$@"
     done
     rm seeds
 }

@@ -37,6 +37,24 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// The first characters of a text in a line of `columns`, without control characters. Characters
+/// of East Asian scripts count as two.
+pub fn shortened(text: &str, columns: usize) -> String {
+    let columns_of = |c: char| if c >= '\u{1100}' { 2 } else { 1 };
+    let text: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.iter().copied().map(columns_of).sum::<usize>() <= columns {
+        return text.into_iter().collect();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |c: &char| {
+        let fits = columns_of(*c) <= left;
+        left = left.saturating_sub(columns_of(*c));
+        fits
+    };
+    let start: String = text.into_iter().take_while(fits).collect();
+    start + "…"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

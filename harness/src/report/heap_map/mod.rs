@@ -11,10 +11,12 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub use svg::STYLE;
 pub use svg::svg;
 pub use terminal::{Style, terminal};
 
-use super::human::{BinaryBytes, Count};
+use super::human::{BinaryBytes, Count, shortened};
 use warpheap::device_pools::{HeapMap, MapTotals};
 
 /// The figures of a map as lines: name and text.
@@ -71,22 +73,4 @@ fn date(map: &HeapMap) -> String {
 fn percent(part: u64, whole: u64) -> String {
     let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     format!("{:.1} %", 100.0 * share)
-}
-
-/// The first characters of a text in a line of `columns`, without control characters. Characters
-/// of East Asian scripts count as two.
-fn shortened(text: &str, columns: usize) -> String {
-    let columns_of = |c: char| if c >= '\u{1100}' { 2 } else { 1 };
-    let text: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.iter().copied().map(columns_of).sum::<usize>() <= columns {
-        return text.into_iter().collect();
-    }
-    let mut left = columns.saturating_sub(1);
-    let fits = |c: &char| {
-        let fits = columns_of(*c) <= left;
-        left = left.saturating_sub(columns_of(*c));
-        fits
-    };
-    let start: String = text.into_iter().take_while(fits).collect();
-    start + "…"
 }

@@ -9,6 +9,8 @@ mod timeline;
 use super::key::Key;
 use super::shortened;
 use canvas::Canvas;
+#[cfg(test)]
+pub use style::STYLE;
 use warpheap::device_pools::HeapMap;
 
 /// Width of the picture in its own units.

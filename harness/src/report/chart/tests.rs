@@ -1,0 +1,137 @@
+use super::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use super::marks::{DASHES, STYLES, sample};
+use super::rows::{self, Dot, Row};
+use super::scale::Axis;
+use super::units::{Unit, short};
+use super::{SCALE, WIDTH};
+use crate::report::heap_map;
+use crate::report::palette::{DEEP, PALE};
+use std::collections::BTreeSet;
+
+fn powers(values: &[f64]) -> Option<Axis> {
+    Axis::powers_of_two(values.iter().copied(), Unit::Threads, X_TICKS)
+}
+
+fn decimal(values: &[f64]) -> Option<Axis> {
+    Axis::decimal(values.iter().copied(), Unit::Micros, Y_TICKS)
+}
+
+#[test]
+fn threads_have_ticks_at_powers_of_two() {
+    let axis = powers(&[1.0, 2f64.powi(24)]).unwrap();
+    let labels: Vec<_> = axis.ticks.iter().map(|tick| Unit::Threads.tick(*tick)).collect();
+    assert_eq!(labels, ["2⁰", "2⁴", "2⁸", "2¹²", "2¹⁶", "2²⁰", "2²⁴"]);
+    assert!(axis.range.start < 1.0 && axis.range.end > 2f64.powi(24));
+    assert_eq!(powers(&[16.0]).unwrap().ticks, [16.0, 32.0], "one value has an axis, too");
+    assert_eq!(powers(&[0.0, -1.0, f64::NAN, f64::INFINITY]), None);
+}
+
+#[test]
+fn every_range_has_a_few_round_ticks() {
+    for (low, high) in
+        [(1.0, 1.01), (0.9, 2.3), (3.0, 70.0), (1.0, 5e4), (1e-6, 9e9), (1e-9, 9e17), (5.0, 5.0)]
+    {
+        let axis = decimal(&[low, high]).unwrap();
+        assert!((2..=Y_TICKS).contains(&axis.ticks.len()), "{low} to {high}: {axis:?}");
+        assert!(
+            axis.ticks.is_sorted() && axis.ticks.iter().all(|tick| axis.range.contains(tick)),
+            "{axis:?}"
+        );
+        assert!(axis.range.start < low && high < axis.range.end && axis.range.end >= 2.0 * axis.range.start);
+    }
+    assert_eq!(decimal(&[]), None);
+}
+
+#[test]
+fn values_have_three_digits_and_a_unit() {
+    let texts = [0.0, 0.003, 1.972, 12.53, 999.4, 1048.0, 65_536.0, 2_310_000.0, 8.2e10, 1e-9].map(short);
+    assert_eq!(texts, ["0", "0.003", "1.97", "12.5", "999", "1,048", "65,536", "2.31 M", "82 G", "1.00e-9"]);
+    let texts = [0.25, 7.2, 35_100.0, 2_500_000.0].map(|micros| Unit::Micros.text(micros));
+    assert_eq!(texts, ["250 ns", "7.2 µs", "35.1 ms", "2.5 s"]);
+    let texts = [16.0, 4096.0, 1_572_864.0].map(|bytes| Unit::Bytes.text(bytes));
+    assert_eq!(texts, ["16 B", "4 KiB", "1.50 MiB"]);
+    assert_eq!([Unit::Cycles.tick(4096.0), Unit::Cycles.tick(4097.0)], ["2¹²", "4,097"]);
+    for name in ["us", "ns", "x", "cycles", "%", "G pairs/s", "ppm", "threads", "bytes", "pairs/s"] {
+        assert_ne!(Unit::named(name), Unit::Other, "{name}");
+    }
+}
+
+/// Colour, shape and dashes are drawn for every style; without colours all of them still differ.
+#[test]
+fn styles_differ_without_colours() {
+    let mut drawn = BTreeSet::new();
+    for style in 0..STYLES {
+        let text = sample(style, "a series").unwrap().into_string();
+        roxmltree::Document::parse(&text).unwrap();
+        let colour = DEEP[style].to_uppercase();
+        assert!(text.contains(&colour), "{text}");
+        drawn.insert((text.replace(&colour, "colour"), DASHES[style]));
+    }
+    assert_eq!(drawn.len(), STYLES);
+}
+
+#[test]
+fn charts_and_maps_share_their_palette() {
+    let style = heap_map::STYLE;
+    for (index, (pale, deep)) in PALE.iter().zip(DEEP).enumerate() {
+        for hex in [pale, deep] {
+            assert!(style.contains(&format!(".heap-map .c{index}{{fill:{hex}}}")), "{index}: {hex}");
+        }
+    }
+}
+
+#[test]
+fn a_chart_is_well_formed_and_has_a_title() {
+    let points = [1.0, 1024.0, 0.0].map(|x| Point { x, y: 3.0, range: (2.0, 1e300) });
+    let lines = [Line { style: 0, points: points.to_vec() }, Line { style: 1, points: Vec::new() }];
+    let (x, y) = (powers(&[1.0, 1024.0]).unwrap(), decimal(&[2.0, 3.0]).unwrap());
+    let chart = Chart {
+        title: "a < b",
+        description: "\u{1}",
+        across: "<x>",
+        up: "&y",
+        x,
+        y,
+        reference: Some(2.5),
+        lines: &lines,
+    };
+    let text = chart.svg().unwrap().into_string();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let title = document.descendants().find(|node| node.has_tag_name("title")).unwrap();
+    assert_eq!(title.text(), Some("a < b"));
+    let circles = document.descendants().filter(|node| node.has_tag_name("circle"));
+    assert_eq!(circles.count(), 2, "a point at 0 has no place on the axis");
+    inside(&document);
+}
+
+#[test]
+fn rows_have_a_target_and_long_names_are_shortened() {
+    let dot = |value| Dot { style: 0, value, range: (value, 2.0 * value) };
+    let name = "a name that is much too long for a row, because it has more than sixty letters";
+    let row = Row {
+        name: name.into(),
+        dots: vec![dot(1.0), dot(0.0)],
+        target: Some(3.0),
+        text: "3 ✓".into(),
+        is_marked: true,
+    };
+    let axis = decimal(&[1.0, 3.0]).unwrap();
+    let chart = rows::Chart { title: "t", description: "d", axis, rows: &[row.clone(), row] };
+    let text = chart.svg().unwrap().into_string();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    assert!(text.contains("has more…") && !text.contains(name), "{text}");
+    assert!(text.contains("font-weight=\"bold\""), "{text}");
+    inside(&document);
+}
+
+/// All coordinates are inside the picture.
+fn inside(document: &roxmltree::Document<'_>) {
+    let width = f64::from(WIDTH * SCALE);
+    for node in document.descendants() {
+        for name in ["x", "x1", "x2", "cx"] {
+            let Some(at) = node.attribute(name) else { continue };
+            let at: f64 = at.trim().parse().unwrap();
+            assert!((0.0..=width).contains(&at), "{node:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What changed since older results.
+
+use super::parts::rows_cards;
+use crate::report::chart::Error;
+use crate::report::chart::rows::{Dot, Row};
+use crate::report::chart::units::Unit;
+use crate::report::compare::{Change, Comparison, Verdict};
+use maud::{Markup, html};
+
+/// The most rows of the chart. The table has all measurements.
+const MOST_ROWS: usize = 20;
+/// Styles of a value that became worse, and of one that became better.
+const WORSE: usize = 2;
+const BETTER: usize = 0;
+
+/// The changes as a chart and a table.
+pub fn section(comparison: &Comparison) -> Result<Markup, Error> {
+    let changed = comparison.changed();
+    let rows: Vec<Row> = changed.iter().take(MOST_ROWS).filter_map(|change| row(change)).collect();
+    let note = "newer over older value, the worst first; the line is no change";
+    let cards = rows_cards("Changes", note, Unit::Ratio, &rows, &html! {})?;
+    let (commit, date) = &comparison.old;
+    Ok(html! {
+        section {
+            h1 { "Changes since " (comparison.file) }
+            p { "Older results: commit " (commit) ", " (date) ". " (comparison.summary()) "." }
+            @if let Some((old, new)) = &comparison.drivers {
+                p.notice { strong { "Different drivers: " } (old) " before, " (new) " now." }
+            }
+            p.dim {
+                "A measurement changed if the ranges of its rounds do not overlap and its median differs by more than "
+                (format!("{:.1} %", 100.0 * comparison.threshold)) ". Floors and the driver's allocators are not judged. "
+                @if comparison.only_old + comparison.only_new > 0 {
+                    (comparison.only_old) " older and " (comparison.only_new) " newer measurements have no counterpart."
+                }
+            }
+            div.rows { @for card in cards { (card) } }
+            (table(comparison))
+        }
+    })
+}
+
+fn row(change: &Change) -> Option<Row> {
+    let (value, old) = (change.ratio()?, change.old.value);
+    let style = if change.verdict == Verdict::Worse { WORSE } else { BETTER };
+    let range = (change.new.range.0 / old, change.new.range.1 / old);
+    Some(Row {
+        name: change.new.name.clone(),
+        dots: vec![Dot { style, value, range }],
+        target: Some(1.0),
+        text: format!("{} {}", change.percent(), change.word()),
+        is_marked: change.verdict == Verdict::Worse && !change.new.is_reference,
+    })
+}
+
+fn table(comparison: &Comparison) -> Markup {
+    html! {
+        details {
+            summary { "Values: all compared measurements" }
+            div.wide {
+                table {
+                    thead { tr { th { "measurement" } th.number { "before" } th.number { "after" } th.number { "change" } th { "verdict" } } }
+                    tbody {
+                        @for change in &comparison.changes {
+                            @let [old, new] = change.texts();
+                            tr {
+                                td { (change.new.name) }
+                                td.number { data value=(change.old.value) { (old) } }
+                                td.number { data value=(change.new.value) { (new) } }
+                                td.number { (change.percent()) }
+                                td { (change.word()) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

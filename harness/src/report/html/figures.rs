@@ -1,0 +1,187 @@
+//! Figures with targets: values beside targets, and times beside those that they are compared with.
+
+use super::parts::{array, legend, rows_cards, table};
+use crate::report::chart::Error;
+use crate::report::chart::rows::{Dot, Row};
+use crate::report::chart::units::{Unit, short};
+use crate::report::saved::{Bench, Collection, Figure, Saved, Time};
+use maud::{Markup, html};
+
+/// Styles of a value, and of what it is compared with.
+const VALUE: usize = 0;
+const BASE: usize = 5;
+const OTHER: usize = 1;
+
+/// Figures of one kind: with the same start of their names and the same unit.
+struct Group<'a> {
+    name: &'a str,
+    unit: Unit,
+    figures: Vec<&'a Figure>,
+}
+
+/// All figures. Empty without figures.
+pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    if bench.figures.is_empty() {
+        return Ok(html! {});
+    }
+    let groups = groups(&bench.figures);
+    let values = groups.iter().map(values).collect::<Result<Vec<_>, _>>()?.concat();
+    let times = groups.iter().map(times).collect::<Result<Vec<_>, _>>()?.concat();
+    let met = bench.figures.iter().filter(|figure| figure.passed).count();
+    Ok(html! {
+        h2 { "Figures and targets" }
+        p { (met) " of " (bench.figures.len()) " figures meet their targets. A vertical line is a target; ✓ met, ✗ missed." }
+        div.rows { @for card in values { (card) } }
+        h2 { "Times of the figures" }
+        div.rows { @for card in times { (card) } }
+        (table("Values: all figures", &array(&one.value, "/data/figures"), &COLUMNS))
+    })
+}
+
+const COLUMNS: [(&str, &str); 15] = [
+    ("figure", "/name"),
+    ("threads", "/threads"),
+    ("time, median (µs)", "/time/median_us"),
+    ("fastest", "/time/min_us"),
+    ("slowest", "/time/max_us"),
+    ("against", "/against"),
+    ("its median (µs)", "/base/median_us"),
+    ("fastest", "/base/min_us"),
+    ("slowest", "/base/max_us"),
+    ("value", "/value"),
+    ("unit", "/unit"),
+    ("holds", "/holds"),
+    ("target", "/bar"),
+    ("met", "/passed"),
+    ("checked", "/checked"),
+];
+
+fn groups(figures: &[Figure]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for figure in figures {
+        let name = figure.name.split(',').next().unwrap_or_default();
+        let unit = Unit::named(&figure.unit);
+        match groups.iter_mut().find(|group| (group.name, group.unit) == (name, unit)) {
+            Some(group) => group.figures.push(figure),
+            None => groups.push(Group { name, unit, figures: vec![figure] }),
+        }
+    }
+    groups
+}
+
+/// The name of a figure below the name of its group.
+fn short_name<'a>(group: &Group<'a>, figure: &'a Figure) -> &'a str {
+    let rest = figure.name.strip_prefix(group.name).and_then(|rest| rest.strip_prefix(','));
+    rest.map(str::trim).filter(|rest| !rest.is_empty()).unwrap_or(&figure.name)
+}
+
+/// The value of a figure with the range that its times give it.
+fn dot(figure: &Figure, unit: Unit) -> Dot {
+    let value = figure.value;
+    let scaled =
+        |time: Time, from: f64, to: f64| (value * from / time.median_us, value * to / time.median_us);
+    let range = match (unit, figure.time.filter(|time| time.median_us > 0.0)) {
+        (Unit::Ratio | Unit::Micros, Some(time)) => scaled(time, time.min_us, time.max_us),
+        (Unit::GigaPairsPerSecond, Some(time)) if time.min_us > 0.0 => {
+            (value * time.median_us / time.max_us, value * time.median_us / time.min_us)
+        }
+        _ => (value, value),
+    };
+    Dot { style: VALUE, value, range }
+}
+
+/// The cards of the values of a group.
+fn values(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
+    let row = |figure: &&Figure| {
+        let sign = if figure.holds == "at_least" { "≥" } else { "≤" };
+        let bar = if group.unit == Unit::Micros { group.unit.text(figure.bar) } else { short(figure.bar) };
+        let met = if figure.passed { "✓" } else { "✗" };
+        Row {
+            name: short_name(group, figure).to_owned(),
+            dots: vec![dot(figure, group.unit)],
+            target: Some(figure.bar),
+            text: format!("{} {sign} {bar} {met}", group.unit.text(figure.value)),
+            is_marked: !figure.passed,
+        }
+    };
+    let rows: Vec<Row> = group.figures.iter().map(row).collect();
+    let note = match group.unit {
+        Unit::Ratio => against(&group.figures),
+        unit => unit.axis().to_owned(),
+    };
+    rows_cards(group.name, &note, group.unit, &rows, &html! {})
+}
+
+/// What the figures are compared with, each once.
+fn against(figures: &[&Figure]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in figures {
+        if !names.contains(&&*figure.against) {
+            names.push(&figure.against);
+        }
+    }
+    format!("ratio to {}", names.join(", or to "))
+}
+
+/// The cards of the times of a group; none if nothing was timed.
+fn times(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
+    let dot = |style, time: Time| Dot { style, value: time.median_us, range: (time.min_us, time.max_us) };
+    let row = |figure: &&Figure| {
+        let time = figure.time?;
+        let base = figure.base;
+        let text = Unit::Micros.text(time.median_us);
+        Some(Row {
+            name: short_name(group, figure).to_owned(),
+            dots: base.map(|base| dot(BASE, base)).into_iter().chain([dot(VALUE, time)]).collect(),
+            target: None,
+            text: base.map_or(text.clone(), |base| format!("{text} / {}", Unit::Micros.text(base.median_us))),
+            is_marked: false,
+        })
+    };
+    let rows: Vec<Row> = group.figures.iter().filter_map(row).collect();
+    let entries = [(VALUE, "the figure"), (BASE, "compared with")];
+    let has_base = group.figures.iter().any(|figure| figure.base.is_some());
+    let legend = legend(entries.into_iter().take(if has_base { 2 } else { 1 }))?;
+    rows_cards(
+        group.name,
+        "median time of the kernel / of what it is compared with",
+        Unit::Micros,
+        &rows,
+        &legend,
+    )
+}
+
+/// Kernels with Rust's collections over the heap and over CUDA's `malloc`.
+pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Error> {
+    let dot = |style, value| Dot { style, value, range: (value, value) };
+    let row = |one: &Collection| Row {
+        name: one.name.clone(),
+        dots: vec![dot(OTHER, one.cuda_malloc_us), dot(VALUE, one.heap_us)],
+        target: None,
+        text: Unit::Ratio.text(one.ratio),
+        is_marked: false,
+    };
+    let rows: Vec<Row> = collections.iter().map(row).collect();
+    let legend = legend([(VALUE, "heap"), (OTHER, "CUDA malloc")].into_iter())?;
+    let cards = rows_cards(
+        "Rust's collections",
+        "time of the kernel; ratio of CUDA's malloc to the heap",
+        Unit::Micros,
+        &rows,
+        &legend,
+    )?;
+    let columns = [
+        ("kernel", "/name"),
+        ("threads", "/threads"),
+        ("heap (µs)", "/heap_us"),
+        ("CUDA malloc (µs)", "/cuda_malloc_us"),
+        ("ratio", "/ratio"),
+    ];
+    Ok(html! {
+        @if !cards.is_empty() {
+            h2 { "Rust's collections in kernels" }
+            div.rows { @for card in cards { (card) } }
+            (table("Values: collections", &array(&one.value, "/data/collections"), &columns))
+        }
+    })
+}

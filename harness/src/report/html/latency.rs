@@ -1,0 +1,98 @@
+//! Latencies of single calls: a histogram for each operation and situation, and percentiles.
+
+use super::parts::{Styles, array, card, legend, table};
+use crate::report::chart::Error;
+use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use crate::report::chart::scale::Axis;
+use crate::report::chart::units::Unit;
+use crate::report::saved::{Bin, Latency, Saved};
+use maud::{Markup, html};
+
+/// The most ticks of a decimal axis, which has wider labels.
+const DECIMAL_TICKS: usize = 5;
+/// The lower end of the stem of a bin: that of any axis.
+const STEM: f64 = 1e-9;
+
+/// All histograms. Empty without latencies.
+pub fn section(one: &Saved, latencies: &[Latency]) -> Result<Markup, Error> {
+    if latencies.is_empty() {
+        return Ok(html! {});
+    }
+    let styles = Styles::of(latencies.iter().map(|one| &*one.contender));
+    let place = |one: &Latency| (one.operation.clone(), one.situation.clone(), one.unit.clone());
+    let mut groups: Vec<Vec<&Latency>> = Vec::new();
+    for latency in latencies {
+        match groups.iter_mut().find(|group| place(group[0]) == place(latency)) {
+            Some(group) => group.push(latency),
+            None => groups.push(vec![latency]),
+        }
+    }
+    let cards: Result<Vec<_>, _> =
+        groups.iter().filter_map(|group| chart(group, &styles).transpose()).collect();
+    let columns = [
+        ("latency of", "/name"),
+        ("threads", "/threads"),
+        ("bytes", "/bytes"),
+        ("calls", "/calls"),
+        ("failed", "/failed"),
+        ("p50", "/p50"),
+        ("p99", "/p99"),
+        ("p99.9", "/p999"),
+        ("longest", "/max"),
+        ("unit", "/unit"),
+    ];
+    Ok(html! {
+        h2 { "Latency of single calls" }
+        p { "The share of the calls that took up to a time, and longer than the previous one. Both axes are logarithmic." }
+        div.cards { @for card in cards? { (card) } }
+        (table("Values: percentiles", &array(&one.value, "/data/latency"), &columns))
+    })
+}
+
+fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Error> {
+    let lines: Vec<Line> =
+        group.iter().flat_map(|latency| lines(latency, styles.style(&latency.contender))).collect();
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let unit = Unit::named(&group[0].unit);
+    let x = match unit {
+        Unit::Cycles => Axis::powers_of_two(all().map(|point| point.x), unit, X_TICKS),
+        _ => Axis::decimal(all().map(|point| point.x), unit, DECIMAL_TICKS),
+    };
+    let y = Axis::decimal(all().map(|point| point.y), Unit::Percent, Y_TICKS);
+    let Some((x, y)) = x.zip(y) else { return Ok(None) };
+    let title = format!("{}: {}", group[0].operation, group[0].situation);
+    let description = format!("distribution of the latency of {title}; percentiles are in a table");
+    let chart = Chart {
+        title: &title,
+        description: &description,
+        across: unit.axis(),
+        up: "share of the calls",
+        x,
+        y,
+        reference: None,
+        lines: &lines,
+    };
+    let legend = legend(group.iter().map(|latency| (styles.style(&latency.contender), &*latency.contender)))?;
+    Ok(Some(card(&title, &percentiles(group), &chart.svg()?, &legend)))
+}
+
+/// The shares of the calls of each bin. An empty bin interrupts the line.
+fn lines(latency: &Latency, style: usize) -> Vec<Line> {
+    let share = |calls: f64| 100.0 * calls / (latency.calls as f64).max(1.0);
+    let parts = latency.histogram.split(|bin| bin.calls <= 0.0).filter(|part| !part.is_empty());
+    let line = |part: &[Bin]| {
+        let points = part.iter().map(|bin| (bin.upto, share(bin.calls)));
+        Line { style, points: points.map(|(x, y)| Point { x, y, range: (STEM, y) }).collect() }
+    };
+    parts.map(line).collect()
+}
+
+/// `heap: p50 900, p99.9 9 k`
+fn percentiles(group: &[&Latency]) -> String {
+    let text = |latency: &&Latency| {
+        let unit = Unit::named(&latency.unit);
+        let [half, most, longest] = [latency.p50, latency.p999, latency.max].map(|value| unit.text(value));
+        format!("{}: p50 {half}, p99.9 {most}, longest {longest}", latency.contender)
+    };
+    group.iter().map(text).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,84 @@
+//! A report of results: one HTML file without scripts, for light and dark pages, phones and print.
+//!
+//! The charts are SVG, each with its values as a table. The JSON of the results is embedded.
+//! `parts` has the elements of all sections, `origin` tells how the results were made, `changes`
+//! compares them with older ones; the other modules draw one kind of data each.
+
+mod changes;
+mod figures;
+mod latency;
+mod origin;
+mod parts;
+mod pools;
+mod series;
+mod stress;
+mod style;
+#[cfg(test)]
+mod tests;
+
+use super::chart::Error;
+use super::compare::Comparison;
+use super::saved::{Bench, Data, Saved};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The page of these results, with what changed since older ones.
+pub fn page(results: &[Saved], changes: Option<&Comparison>) -> Result<String, Error> {
+    let title = match results {
+        [one] => format!("{}: {}, {}", one.command(), one.device(), one.origin.date),
+        _ => format!("warpheap: {} results", results.len()),
+    };
+    let sections = results.iter().map(section).collect::<Result<Vec<_>, _>>()?;
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(style::sheet())) }
+            }
+            body {
+                @if let Some(changes) = changes { (changes::section(changes)?) }
+                @for section in &sections { (section) }
+                footer { p { "Written by warpheap " (env!("CARGO_PKG_VERSION")) ". The JSON of the results is in the " code { "script" } " elements of this file." } }
+                @for one in results { (embedded(&one.text)) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+/// JSON that HTML does not interpret: `<` occurs only in its strings, where it can be escaped.
+fn embedded(json: &str) -> Markup {
+    let text = json.replace('<', "\\u003c");
+    html! { script type="application/json" class="results" { (PreEscaped(text)) } }
+}
+
+fn section(one: &Saved) -> Result<Markup, Error> {
+    let body = match &one.data {
+        Data::Bench(bench) => self::bench(one, bench)?,
+        Data::Stress(stress) => stress::section(one, stress)?,
+        Data::Pools(pools) => pools::section(one, pools)?,
+    };
+    Ok(html! {
+        main {
+            h1 { (one.command()) ": " (one.device()) }
+            p.dim { (origin::line(one)) }
+            @if one.is_simulated() { (origin::simulated(one)) }
+            (body)
+            (origin::section(one))
+        }
+    })
+}
+
+fn bench(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    Ok(html! {
+        @if let Some(suite) = &bench.suite { p.dim { "Suite: " (suite) } }
+        (origin::remarks(&bench.notes, &bench.left_out, &bench.wrong))
+        (series::section(one, &bench.series)?)
+        (latency::section(one, &bench.latency)?)
+        (figures::collections(one, &bench.collections)?)
+        (figures::section(one, bench)?)
+    })
+}

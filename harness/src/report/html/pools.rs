@@ -1,0 +1,111 @@
+//! Pools of the host: the time of a pair and of random allocations, for each pool.
+
+use super::origin::remarks;
+use super::parts::{array, rows_cards, table};
+use crate::report::chart::Error;
+use crate::report::chart::rows::{Dot, Row};
+use crate::report::chart::units::Unit;
+use crate::report::saved::{Judged, Pair, Pools, Random, Saved};
+use maud::{Markup, html};
+
+/// The driver's memory, which pools are compared with.
+const BASE: usize = 5;
+
+/// All figures.
+pub fn section(one: &Saved, pools: &Pools) -> Result<Markup, Error> {
+    let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
+    let pairs = pools.pairs.iter().map(|pair| (title(pair), pair_row(pair)));
+    for (title, row) in
+        pairs.chain(pools.random.iter().map(|random| (random.name.clone(), random_row(random))))
+    {
+        match groups.iter_mut().find(|(name, _)| *name == title) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((title, vec![row])),
+        }
+    }
+    let note = "time of a pair or a call; speedup over the driver's memory; ✗ a target is missed";
+    let cards = groups.iter().map(|(title, rows)| rows_cards(title, note, Unit::Nanos, rows, &html! {}));
+    let cards = cards.collect::<Result<Vec<_>, _>>()?.concat();
+    let bars: Vec<_> =
+        ["/data/pairs", "/data/random"].into_iter().flat_map(|list| array(&one.value, list)).collect();
+    let judged: Vec<_> = bars.iter().flat_map(|figure| array(figure, "/bars")).collect();
+    Ok(html! {
+        (remarks(&[], &pools.left_out, &pools.wrong))
+        h2 { "Times of pools" }
+        div.rows { @for card in cards { (card) } }
+        (table("Values: pairs", &array(&one.value, "/data/pairs"), &PAIRS))
+        (table("Values: random allocations", &array(&one.value, "/data/random"), &RANDOM))
+        (table("Values: targets", &judged, &BARS))
+    })
+}
+
+const PAIRS: [(&str, &str); 10] = [
+    ("figure", "/name"),
+    ("pool", "/pool"),
+    ("host threads", "/threads"),
+    ("pairs", "/pairs"),
+    ("median (ns)", "/ns/median"),
+    ("fastest", "/ns/min"),
+    ("slowest", "/ns/max"),
+    ("slowest thread, median (ns)", "/slowest_ns/median"),
+    ("× driver", "/driver_ratio"),
+    ("× driver's pool", "/driver_pool_ratio"),
+];
+const RANDOM: [(&str, &str); 10] = [
+    ("figure", "/name"),
+    ("pool", "/pool"),
+    ("allocations", "/allocations"),
+    ("seconds", "/seconds"),
+    ("a call (ns)", "/call_ns"),
+    ("peak live bytes", "/peak_live_bytes"),
+    ("peak reserved bytes", "/peak_reserved_bytes"),
+    ("failed", "/failed_allocations"),
+    ("× driver", "/driver_ratio"),
+    ("× driver's pool", "/driver_pool_ratio"),
+];
+const BARS: [(&str, &str); 6] = [
+    ("what", "/what"),
+    ("value", "/value"),
+    ("unit", "/unit"),
+    ("holds", "/holds"),
+    ("target", "/bar"),
+    ("met", "/met"),
+];
+
+fn title(pair: &Pair) -> String {
+    let threads =
+        if pair.threads == 1 { "one host thread".into() } else { format!("{} host threads", pair.threads) };
+    format!("{}, {threads}", pair.name)
+}
+
+fn pair_row(pair: &Pair) -> Row {
+    let dot = Dot { style: style(&pair.pool), value: pair.ns.median, range: (pair.ns.min, pair.ns.max) };
+    row(&pair.pool, dot, pair.driver_ratio, &pair.bars)
+}
+
+fn random_row(random: &Random) -> Row {
+    let value = random.call_ns;
+    row(
+        &random.pool,
+        Dot { style: style(&random.pool), value, range: (value, value) },
+        random.driver_ratio,
+        &random.bars,
+    )
+}
+
+fn style(pool: &str) -> usize {
+    if pool.starts_with("driver") { BASE } else { 0 }
+}
+
+fn row(pool: &str, dot: Dot, ratio: Option<f64>, bars: &[Judged]) -> Row {
+    let is_missed = bars.iter().any(|bar| !bar.met);
+    let ratio = ratio.map_or_else(String::new, |ratio| format!(", {}", Unit::Ratio.text(ratio)));
+    let met = if is_missed { " ✗" } else { "" };
+    Row {
+        name: pool.to_owned(),
+        dots: vec![dot],
+        target: None,
+        text: format!("{}{ratio}{met}", Unit::Nanos.text(dot.value)),
+        is_marked: is_missed,
+    }
+}

@@ -1,0 +1,167 @@
+//! Series of a suite: the ratio to the floor and the time, over threads and over sizes.
+
+use super::parts::{Styles, array, card, legend, table};
+use crate::report::chart::Error;
+use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use crate::report::chart::scale::Axis;
+use crate::report::chart::units::Unit;
+use crate::report::saved::{Saved, Series, SeriesPoint};
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// The value that a chart shows.
+#[derive(Clone, Copy, PartialEq)]
+enum View {
+    /// Median time over that of the floor.
+    Ratio,
+    /// Time.
+    Time,
+}
+
+/// Series with the same operation, the same axis and the same fixed values share a chart.
+struct Group<'a> {
+    series: Vec<&'a Series>,
+    /// What was left out, for the title.
+    without: Vec<&'a str>,
+}
+
+/// The largest ratio to the floor in a close-up: a contender beyond it flattens the others.
+const CLOSE: f64 = 100.0;
+
+/// All charts, the ratios first. Empty without series.
+pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
+    if series.is_empty() {
+        return Ok(html! {});
+    }
+    let styles = Styles::of(series.iter().map(|series| &*series.contender));
+    let groups = groups(series);
+    let cards = |view| -> Result<Vec<Markup>, Error> {
+        groups.iter().filter_map(|group| chart(group, view, &styles).transpose()).collect()
+    };
+    let (ratios, times) = (cards(View::Ratio)?, cards(View::Time)?);
+    Ok(html! {
+        h2 { "Ratio to the floor" }
+        p { "The floor is the same kernel without the operation: a ratio of 1 is an operation that costs nothing." }
+        div.cards { @for card in ratios { (card) } }
+        h2 { "Times" }
+        div.cards { @for card in times { (card) } }
+        details {
+            summary { "Values: all series" }
+            @for series in array(&one.value, "/data/series") { (values(series)) }
+        }
+    })
+}
+
+fn groups(series: &[Series]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Vec<&Series>> = Vec::new();
+    let shared =
+        |one: &Series| (one.over.clone(), one.operation.clone(), one.fixed.clone(), one.unit.clone());
+    for one in series {
+        match groups.iter_mut().find(|group| shared(group[0]) == shared(one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups.into_iter().flat_map(with_close_up).collect()
+}
+
+/// A close-up of the contenders that are near the floor, if others are not, and the whole group.
+fn with_close_up(series: Vec<&Series>) -> impl Iterator<Item = Group<'_>> {
+    let is_near = |one: &&Series| points(one, View::Ratio).iter().all(|point| point.y <= CLOSE);
+    let (near, far): (Vec<_>, Vec<_>) = series.iter().copied().partition(is_near);
+    let without: Vec<_> = far.iter().map(|one| &*one.contender).collect();
+    let is_useful =
+        !far.is_empty() && near.iter().any(|one| one.points.iter().any(|point| point.floor.is_some()));
+    let close_up = is_useful.then_some(Group { series: near, without });
+    close_up.into_iter().chain([Group { series, without: Vec::new() }])
+}
+
+/// The points of one series in a chart. The floor has no ratio.
+fn points(series: &Series, view: View) -> Vec<Point> {
+    let point = |point: &SeriesPoint| {
+        let base = match view {
+            View::Time => 1.0,
+            View::Ratio => point.floor.filter(|floor| *floor > 0.0)?,
+        };
+        let range = (point.min / base, point.max / base);
+        Some(Point { x: point.x, y: point.median / base, range })
+    };
+    series.points.iter().filter_map(point).collect()
+}
+
+/// The card of a group; `None` if it has no points.
+fn chart(group: &Group<'_>, view: View, styles: &Styles<'_>) -> Result<Option<Markup>, Error> {
+    let line =
+        |series: &&Series| Line { style: styles.style(&series.contender), points: points(series, view) };
+    let drawn: Vec<(Line, &str)> = group
+        .series
+        .iter()
+        .map(|series| (line(series), &*series.contender))
+        .filter(|(line, _)| !line.points.is_empty())
+        .collect();
+    let (lines, names): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+    let first = group.series[0];
+    let over = Unit::named(&first.over);
+    let (unit, reference) = match view {
+        View::Ratio => (Unit::Ratio, Some(1.0)),
+        View::Time => (Unit::named(&first.unit), None),
+    };
+    let Some((x, y)) = axes(&lines, (over, unit), reference) else { return Ok(None) };
+    let up = if view == View::Ratio { "ratio to the floor" } else { "time of the kernel" };
+    let title = format!("{} over {}", first.operation, first.over);
+    let description = format!(
+        "{up} of {} over {}; both axes are logarithmic, the values are in tables",
+        names.join(", "),
+        first.over
+    );
+    let note = fixed(first, &group.without);
+    let chart = Chart {
+        title: &title,
+        description: &description,
+        across: over.axis(),
+        up,
+        x,
+        y,
+        reference,
+        lines: &lines,
+    };
+    let legend = legend(lines.iter().map(|line| line.style).zip(names))?;
+    Ok(Some(card(&title, &note, &chart.svg()?, &legend)))
+}
+
+/// The axes of all points; `None` without points.
+fn axes(lines: &[Line], units: (Unit, Unit), reference: Option<f64>) -> Option<(Axis, Axis)> {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let x = Axis::powers_of_two(all().map(|point| point.x), units.0, X_TICKS)?;
+    let values = all().flat_map(|point| [point.y, point.range.0, point.range.1]).chain(reference);
+    Some((x, Axis::decimal(values, units.1, Y_TICKS)?))
+}
+
+/// What does not vary in a series, and what is left out: `64 B each, 32 pairs per thread`.
+fn fixed(series: &Series, without: &[&str]) -> String {
+    let texts = series.fixed.iter().filter_map(|(name, value)| match (&**name, value.as_f64()?) {
+        ("bytes", bytes) => Some(format!("{} each", Unit::Bytes.text(bytes))),
+        ("threads", threads) => Some(format!("{} threads", Unit::Threads.tick(threads))),
+        (_, value) => Some(format!("{name} {value}")),
+    });
+    let turns = (series.turns > 1).then(|| format!("{} pairs per thread", series.turns));
+    let left_out = (!without.is_empty()).then(|| format!("without {}", without.join(", ")));
+    texts.chain(turns).chain(left_out).collect::<Vec<_>>().join(", ")
+}
+
+/// The table of a series.
+fn values(series: &Value) -> Markup {
+    let text = |name: &str| series[name].as_str().unwrap_or_default().to_owned();
+    let [contender, operation, over, unit] = ["contender", "operation", "over", "unit"].map(text);
+    let summary = format!("{contender}, {operation} over {over} ({unit})");
+    let columns = [
+        ("x", "/x"),
+        ("median", "/median"),
+        ("fastest", "/min"),
+        ("slowest", "/max"),
+        ("floor", "/floor"),
+        ("rounds", "/rounds"),
+        ("failed", "/failed"),
+    ];
+    table(&summary, &array(series, "/points"), &columns)
+}

@@ -4,6 +4,7 @@ mod device;
 mod map;
 mod output;
 mod pool;
+mod report;
 mod stress;
 
 use super::parse::{self, JsonTarget};
@@ -13,6 +14,9 @@ use map::MAP_EXAMPLES;
 pub use map::{ColourChoice, DemoHeap, MapArgs};
 pub use output::OutputArgs;
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
+use report::REPORT_EXAMPLES;
+pub use report::{CompareArgs, PageArgs, ReportArgs};
+use std::path::Path;
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
 
@@ -21,7 +25,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WARP
 const STATUSES: &str = "\
 Exit status:
   0    success
-  1    a fault was found, or a kernel crashed (stress, pool); a target was missed (bench, pool)
+  1    a fault was found, a kernel crashed, a target was missed, or a time became worse
   2    the arguments are invalid, or this device does not support them
   3    there is no usable device
   4    a kernel hung: the watchdog ended the run
@@ -55,9 +59,10 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   warpheap bench
   warpheap bench --figure churn --rounds 50 --json bench.json
+  warpheap bench --html bench.html --against old.json
 
-Requires a GPU. Exit status: 0 if all figures meet their targets, 1 if one does not, 2 if no figure has that
-name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
+Requires a GPU. Exit status: 0 if all figures meet their targets, 1 if one does not or became worse, 2 if no
+figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
 
 /// Memory allocation in GPU kernels written in Rust: tests, checks and benchmarks.
 #[derive(Debug, Parser)]
@@ -108,6 +113,11 @@ pub enum Command {
     /// Pools of device memory, allocated by the host: replay logs, run benchmarks and
     /// demonstrations, show the driver's pools.
     Pool(PoolArgs),
+    /// Draw saved results as a page of charts, and compare them with older ones.
+    ///
+    /// The page is one HTML file without scripts, for light and dark screens, phones and print.
+    #[command(after_long_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
 }
 
 impl Command {
@@ -120,6 +130,18 @@ impl Command {
             Command::Examples(args) => args.output.json.as_ref(),
             Command::Map(args) => args.output(),
             Command::Pool(args) => args.command.json(),
+            Command::Report(_) => None,
+        }
+    }
+
+    /// File of the page.
+    pub fn page(&self) -> Option<&Path> {
+        match self {
+            Command::Stress(args) => args.page.html.as_deref(),
+            Command::Bench(args) => args.page.html.as_deref(),
+            Command::Pool(args) => args.command.page(),
+            Command::Report(args) => args.html.as_deref(),
+            Command::Doctor(_) | Command::Examples(_) | Command::Map(_) => None,
         }
     }
 }
@@ -147,6 +169,10 @@ pub struct BenchArgs {
     pub gpu: GpuArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub compare: CompareArgs,
 }
 
 /// `warpheap examples`

@@ -3,6 +3,7 @@
 use super::args::BenchArgs;
 use super::backend::Chosen;
 use super::console::Console;
+use super::report::{old, report_run};
 use super::results::{watchdog, write_results};
 use super::status::{Failure, Status};
 use crate::report::human::{Count, Seconds, Si};
@@ -22,7 +23,10 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
             "there is no figure `{figure}`; leave --figure out to measure all but the heap's, or use --figure heap"
         )));
     }
+    let old = old(&args.compare)?;
     let chosen = Chosen::cuda(args.gpu, &kernels)?;
+    let name = chosen.device.info()?.name;
+    old.iter().try_for_each(|old| old.check_device(&name)).map_err(Failure::usage)?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let arm = |figure: &str| watchdog(args.output.watchdog, format!("measuring ({figure})"), ADVICE);
@@ -34,8 +38,9 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     drop(armed);
     let status = conclude(&report, console);
     let info = chosen.device.info()?;
-    write_results(args.output.json.as_ref(), "bench", Some(&info), chosen.kernels(), &report, console)?;
-    Ok(status)
+    let json = args.output.json.as_ref();
+    let results = write_results(json, "bench", Some(&info), chosen.kernels(), &report, console)?;
+    report_run(&results, status, args.page.html.as_deref(), old.as_ref(), console)
 }
 
 const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];

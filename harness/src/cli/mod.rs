@@ -1,8 +1,8 @@
 //! The command line: what to do, on which device, and the exit status.
 //!
-//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `map`, `pool` and
-//! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through
-//! `console`, results that are kept go through `results`.
+//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `map`, `pool`,
+//! `report` and `doctor` run the commands; `status` lists the ways a run can end. Text for people
+//! goes through `console`, results that are kept go through `results`.
 
 mod args;
 mod backend;
@@ -14,6 +14,7 @@ mod map;
 mod named;
 mod parse;
 mod pool;
+mod report;
 mod results;
 mod status;
 mod stress;
@@ -21,7 +22,7 @@ mod stress;
 use args::{Cli, Command};
 use clap::Parser;
 use console::Console;
-use results::check_target;
+use results::{check_page, check_target};
 use status::Failure;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -31,13 +32,16 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let console = Console::new(cli.command.json());
-    let result = check_target(cli.command.json()).and_then(|()| match cli.command {
+    let checked =
+        check_target(cli.command.json()).and_then(|()| check_page(cli.command.page(), cli.command.json()));
+    let result = checked.and_then(|()| match cli.command {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
         Command::Examples(args) => examples::run(args, &console),
         Command::Map(args) => map::run(args, &console),
         Command::Pool(args) => pool::run(args, &console),
+        Command::Report(args) => report::run(args, &console),
     });
     let status = result.unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));

@@ -67,6 +67,13 @@ pub fn seconds_or_zero(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| TIME.into())
 }
 
+/// A percentage, as a fraction.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
+    let percent = number.filter(|percent| (0.0..=1e6).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "a threshold is a percentage: 10%, 2.5%".into())
+}
+
 /// Range of allocation sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(pub RangeInclusive<u64>);
@@ -171,6 +178,14 @@ mod tests {
         assert_eq!(seconds_or_zero("0"), Ok(Duration::ZERO));
         for text in ["0", "-1", "NaN", "inf", "1m", ""] {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_fractions() {
+        assert_eq!([percent("10%"), percent("2.5 %"), percent("0")], [Ok(0.1), Ok(0.025), Ok(0.0)]);
+        for text in ["", "%", "-1%", "NaN", "inf", "10 percent"] {
+            assert!(percent(text).is_err(), "{text}");
         }
     }
 

@@ -6,6 +6,8 @@ use super::status::{Failure, Status};
 use crate::report;
 use crate::report::provenance::ResultFile;
 use serde::Serialize;
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 use warpheap::{DeviceInfo, KernelImage, Watchdog};
 
@@ -17,27 +19,48 @@ pub fn check_target(target: Option<&JsonTarget>) -> Result<(), Failure> {
     }
 }
 
-/// Writes results to the requested target, if there is one.
-pub fn write_results(
+/// Fails before the run if its page cannot be written after it, or would replace the results.
+pub fn check_page(page: Option<&Path>, json: Option<&JsonTarget>) -> Result<(), Failure> {
+    let Some(page) = page else { return Ok(()) };
+    match json {
+        Some(JsonTarget::File(path)) if path == page => Err(Failure::usage(
+            "--html and --json have the same target; write at least one of them to another file",
+        )),
+        _ => report::file::check(page).map_err(Failure::usage),
+    }
+}
+
+/// The content of a file; `-` is standard input.
+pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return std::fs::read(path);
+    }
+    let mut text = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Writes results to the requested target, if there is one, and returns them with their provenance.
+pub fn write_results<T: Serialize>(
     target: Option<&JsonTarget>,
     kind: &'static str,
     device: Option<&DeviceInfo>,
     kernels: Option<&'static KernelImage>,
-    data: impl Serialize,
+    data: T,
     console: &Console,
-) -> Result<(), Failure> {
+) -> Result<ResultFile<T>, Failure> {
     let failed = |message| Failure { status: Status::Failed, message };
     let file = ResultFile::new(kind, device, kernels, data);
     match target {
-        None => Ok(()),
+        None => {}
         Some(JsonTarget::Stdout) => report::file::print(&mut std::io::stdout().lock(), &file)
-            .map_err(|error| failed(format!("cannot write results to standard output: {error}"))),
+            .map_err(|error| failed(format!("cannot write results to standard output: {error}")))?,
         Some(JsonTarget::File(path)) => {
             report::file::write(path, &file).map_err(|error| failed(error.to_string()))?;
             console.say(format_args!("results: {}", path.display()));
-            Ok(())
         }
     }
+    Ok(file)
 }
 
 /// A watchdog, or none if there is no limit.

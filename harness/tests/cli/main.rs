@@ -2,6 +2,7 @@
 
 mod maps;
 mod pools;
+mod reports;
 mod results;
 mod runs;
 mod support;

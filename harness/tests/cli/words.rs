@@ -22,6 +22,7 @@ fn help_has_examples_defaults_and_statuses() {
         "examples",
         "map",
         "pool",
+        "report",
     ] {
         assert!(out(&general).contains(part), "no {part:?} in {}", out(&general));
     }
@@ -43,6 +44,7 @@ fn help_has_examples_defaults_and_statuses() {
         "--seed",
         "--replay",
         "--json",
+        "--html",
         "--plant",
         "--map",
         "--delays",
@@ -137,6 +139,15 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("stress --backend cpu --allocator bump --map x.json", "use --allocator heap"),
         ("stress --map no/such/folder/x.json", "create it first"),
         ("stress --map -", "a file name is needed"),
+        ("stress --html -", "a file name is needed"),
+        ("stress --html no/such/folder/x.html", "create it first"),
+        ("stress --html x.html --json x.html", "have the same target"),
+        ("bench --against no-such-file.json", "cannot read no-such-file.json: "),
+        ("bench --threshold 5%", "--against"),
+        ("pool bench --against x.json --threshold much", "a threshold is a percentage"),
+        ("report", "<RESULTS>"),
+        ("report x.json", "--html"),
+        ("report no-such-file.json --html x.html", "cannot read no-such-file.json: "),
         ("fly", "unrecognized subcommand"),
     ] {
         let output = warpheap(line);

@@ -3,8 +3,9 @@
 use super::super::parse::{self, JsonTarget};
 use super::device::{BackendChoice, DeviceArgs};
 use super::output::OutputArgs;
+use super::report::{CompareArgs, PageArgs};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use warpheap_harness::pool_tools::replay::Hosts;
 
 const REPLAY_EXAMPLES: &str = "\
@@ -23,8 +24,9 @@ Examples:
   warpheap pool bench
   warpheap pool bench --figure pair --pool blocks --json pools.json
   warpheap pool bench --figure random --allocations 10_000
+  warpheap pool bench --html pools.html --against old.json
 
-Exit status: 0 if the pools meet all their targets, 1 if one is missed, 2 if no figure or pool has that name,
+Exit status: 0 if the pools meet all their targets, 1 if one is missed or became worse, 2 if no figure or pool has that name,
 3 without the requested GPU, 4 after the time limit, 5 if a measurement fails.";
 
 const DEMO_EXAMPLES: &str = "\
@@ -85,6 +87,14 @@ impl PoolCommand {
             PoolCommand::Bench(args) => args.run.output.json.as_ref(),
             PoolCommand::Demo(args) => args.output.json.as_ref(),
             PoolCommand::Show(args) => args.run.output.json.as_ref(),
+        }
+    }
+
+    /// File of the page.
+    pub fn page(&self) -> Option<&Path> {
+        match self {
+            PoolCommand::Bench(args) => args.page.html.as_deref(),
+            PoolCommand::Replay(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
         }
     }
 }
@@ -158,6 +168,10 @@ pub struct PoolBenchArgs {
     pub seed: u64,
     #[command(flatten)]
     pub run: PoolRunArgs,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub compare: CompareArgs,
 }
 
 /// `warpheap pool demo`

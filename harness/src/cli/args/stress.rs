@@ -3,6 +3,7 @@
 use super::super::parse::{self, Sizes};
 use super::device::DeviceArgs;
 use super::output::OutputArgs;
+use super::report::PageArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -136,4 +137,6 @@ pub struct StressArgs {
     pub map: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: PageArgs,
 }

@@ -1,9 +1,9 @@
 //! Reads saved maps.
 
+use super::super::results::read;
 use super::super::status::Failure;
 use serde_json::Value;
 use std::fmt::Display;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use warpheap::device_pools::HeapMap;
 
@@ -16,7 +16,7 @@ pub fn maps(files: &[PathBuf]) -> Result<Vec<HeapMap>, Failure> {
 fn maps_of(path: &Path) -> Result<Vec<HeapMap>, Failure> {
     let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     let failed = |why: &dyn Display| Failure::usage(format_args!("cannot draw {name}: {why}"));
-    let text = text_of(path).map_err(|error| failed(&error))?;
+    let text = read(path).map_err(|error| failed(&error))?;
     let value = serde_json::from_slice(&text).map_err(|error| failed(&format_args!("not JSON: {error}")))?;
     let maps = match value {
         Value::Array(maps) if maps.is_empty() => return Err(failed(&"the array has no map")),
@@ -24,15 +24,6 @@ fn maps_of(path: &Path) -> Result<Vec<HeapMap>, Failure> {
         map => vec![map],
     };
     maps.into_iter().map(|map| parsed(map).map_err(|why| failed(&why))).collect()
-}
-
-fn text_of(path: &Path) -> std::io::Result<Vec<u8>> {
-    if path != Path::new("-") {
-        return std::fs::read(path);
-    }
-    let mut text = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// The map in a JSON value. The schema is checked first: another one may have other fields.
@@ -63,7 +54,7 @@ mod tests {
     use crate::cli::status::Status;
     use serde_json::json;
 
-    fn read(text: &str) -> Result<Vec<HeapMap>, Failure> {
+    fn maps_in(text: &str) -> Result<Vec<HeapMap>, Failure> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("heap.json");
         std::fs::write(&path, text).unwrap();
@@ -80,12 +71,12 @@ mod tests {
 
     #[test]
     fn a_file_has_one_map_or_several() {
-        let one = read(&fresh().to_string()).unwrap();
+        let one = maps_in(&fresh().to_string()).unwrap();
         assert_eq!((one.len(), one[0].slabs()), (1, 64));
         let mut other = fresh();
         other["label"] = "another".into();
         let labels: Vec<_> =
-            read(&json!([fresh(), other]).to_string()).unwrap().into_iter().map(|m| m.label).collect();
+            maps_in(&json!([fresh(), other]).to_string()).unwrap().into_iter().map(|m| m.label).collect();
         assert_eq!(labels, ["a test", "another"]);
     }
 
@@ -94,7 +85,7 @@ mod tests {
         let mut map = fresh();
         map["colour"] = "green".into();
         map["parts"][0]["age"] = 3.into();
-        assert!(read(&map.to_string()).is_ok());
+        assert!(maps_in(&map.to_string()).is_ok());
     }
 
     #[test]
@@ -118,7 +109,7 @@ mod tests {
             (changed("parts", kind), "unknown variant `lake`"),
             (changed("parts", Value::Null), "invalid type: null"),
         ] {
-            let failure = read(&text).unwrap_err();
+            let failure = maps_in(&text).unwrap_err();
             assert_eq!(failure.status, Status::Usage);
             assert!(failure.message.contains(part), "{}", failure.message);
             assert!(failure.message.contains("heap.json: "), "{}", failure.message);

@@ -4,6 +4,7 @@ use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
 use super::super::named::{choose_named, pools};
+use super::super::report::{old, report_run};
 use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
@@ -23,8 +24,10 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     let pools = with_driver(pools(&args.pool)?);
     let figures = bench::names().map(|name| (name, ()));
     choose_named(figures, &args.figure, "figure", |name| name.contains(&args.figure))?;
+    let old = old(&args.compare)?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
     let info = chosen.device.info()?;
+    old.iter().try_for_each(|old| old.check_device(&info.name)).map_err(Failure::usage)?;
     let config = config(&args, pools, &info)?;
     console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
     chosen.say(console)?;
@@ -37,8 +40,9 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     })?;
     drop(armed);
     let status = conclude(&report, console);
-    write_results(args.run.output.json.as_ref(), "pool-bench", Some(&info), None, &report, console)?;
-    Ok(status)
+    let json = args.run.output.json.as_ref();
+    let results = write_results(json, "pool-bench", Some(&info), None, &report, console)?;
+    report_run(&results, status, args.page.html.as_deref(), old.as_ref(), console)
 }
 
 /// Puts the driver's memory, the baseline of all comparisons, first.

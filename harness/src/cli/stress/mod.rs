@@ -11,6 +11,7 @@ mod watch;
 use super::args::StressArgs;
 use super::backend::after_a_hang;
 use super::console::Console;
+use super::report::report_run;
 use super::results::write_results;
 use super::status::{Failure, Status};
 use crate::report::file;
@@ -60,8 +61,9 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     let (replay, seed) = (session.replay, session.seed);
     let results = StressResults { exit_status: exit as u8, replay, seed, runs: &outcomes };
     let (info, kernels) = (session.chosen.device.info().ok(), session.chosen.kernels());
-    write_results(args.output.json.as_ref(), "stress", info.as_ref(), kernels, results, console)?;
-    Ok(exit)
+    let json = args.output.json.as_ref();
+    let results = write_results(json, "stress", info.as_ref(), kernels, results, console)?;
+    report_run(&results, exit, args.page.html.as_deref(), None, console)
 }
 
 /// Writes the map of the heap. A run that crashed has none.

@@ -1,0 +1,57 @@
+//! The options of pages and comparisons. Their doc comments are the text of `--help`.
+
+use super::super::parse;
+use clap::Args;
+use std::path::PathBuf;
+
+pub const REPORT_EXAMPLES: &str = "\
+Examples:
+  warpheap report bench.json --html bench.html
+  warpheap report bench.json stress.json --html all.html
+      One page for several results.
+  warpheap report new.json --against old.json
+      What changed beyond noise.
+
+Exit status: 0 on success, 1 if --against shows that something became worse, 2 if a file or an option is invalid,
+5 if the page cannot be written.";
+
+/// The page of a run.
+#[derive(Debug, Args)]
+pub struct PageArgs {
+    /// Write the results as a page with charts to this file.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::file)]
+    pub html: Option<PathBuf>,
+}
+
+/// The comparison with older results.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Compare with the results in this JSON file, and exit with status 1 if something became worse
+    /// beyond noise.
+    ///
+    /// The results must be of the same device. Default: no comparison.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// The smallest change of a median that counts: 10%, 2.5%.
+    ///
+    /// Default: 10%.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::percent, default_value = "10%", hide_default_value = true, requires = "against")]
+    pub threshold: f64,
+}
+
+/// `warpheap report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Results of bench, stress or pool bench, as --json wrote them; `-` is standard input.
+    #[arg(value_name = "RESULTS", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write the page to this file.
+    ///
+    /// Default: none. Required without --against.
+    #[arg(long, value_name = "FILE", value_parser = parse::file, required_unless_present = "against")]
+    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub compare: CompareArgs,
+}

@@ -26,8 +26,8 @@ Examples:
   warpheap pool bench --figure random --allocations 10_000
   warpheap pool bench --html pools.html --against old.json
 
-Exit status: 0 if the pools meet all their targets, 1 if one is missed or became worse, 2 if no figure or pool has that name,
-3 without the requested GPU, 4 after the time limit, 5 if a measurement fails.";
+Exit status: 0 if the pools meet all their targets, 1 if one is missed or became worse, 2 if no figure
+or pool has that name, 3 without the requested GPU, 4 after the time limit, 5 if a measurement fails.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

@@ -1,17 +1,19 @@
-//! Durations of single calls: percentiles and a histogram.
+//! The durations of single calls in one situation.
 
+use super::distribution::Distribution;
 use super::report::Operation;
+use crate::suite_kernels::{FAILED, NOT_CALLED};
 use serde::Serialize;
 
 /// The durations of single calls in one situation.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Latency {
-    /// The name: contender, operation and situation.
+    /// Contender, operation and situation.
     pub name: String,
     /// What was measured, as in a series.
     pub contender: &'static str,
-    /// The operation: `alloc` or `free`.
+    /// The operation: an allocation or a free.
     pub operation: Operation,
     /// `one size`, `contention`, `near exhaustion` or `refill`.
     pub situation: &'static str,
@@ -23,33 +25,52 @@ pub struct Latency {
     pub unit: &'static str,
     /// Calls that failed.
     pub failed: u64,
-    /// Percentiles and histogram.
+    /// The calls that succeeded.
     #[serde(flatten)]
     pub distribution: Distribution,
 }
 
-/// Durations of successful calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Distribution {
-    /// Their number.
-    pub calls: u64,
-    /// The median.
-    pub p50: u64,
-    /// 99 % of the calls took at most this.
-    pub p99: u64,
-    /// 99.9 % of the calls took at most this.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-    /// Calls by duration, with four bins per doubling. Without the empty bins at both ends.
-    pub histogram: Vec<Bin>,
+impl Latency {
+    /// Separates the `durations` of a kernel from the marks of calls that failed or were not made.
+    pub(super) fn of(call: Call, unit: &'static str, mut durations: Vec<u64>) -> Latency {
+        let Call { contender, operation, situation, threads, bytes } = call;
+        let failed = durations.iter().filter(|duration| **duration == FAILED).count() as u64;
+        durations.retain(|duration| ![FAILED, NOT_CALLED].contains(duration));
+        let name = format!("{contender} {}, {situation}", operation.name());
+        let distribution = Distribution::of(durations);
+        Latency { name, contender, operation, situation, threads, bytes, unit, failed, distribution }
+    }
 }
 
-/// Calls that took at most `upto`, and more than the `upto` of the previous bin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Bin {
-    /// The upper bound, inclusive.
-    pub upto: u64,
-    /// The number of calls.
-    pub calls: u64,
+/// Which calls were timed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub contender: &'static str,
+    pub operation: Operation,
+    pub situation: &'static str,
+    pub threads: u32,
+    pub bytes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_calls_are_counted_and_not_timed() {
+        let call = Call {
+            contender: "heap",
+            operation: Operation::Alloc,
+            situation: "refill",
+            threads: 4,
+            bytes: 64,
+        };
+        let latency = Latency::of(call, "cycles", vec![FAILED, 3, NOT_CALLED, 5]);
+        let json = serde_json::to_value(&latency).unwrap();
+        for (field, value) in [("failed", 1), ("calls", 2), ("p50", 3), ("max", 5), ("threads", 4)] {
+            assert_eq!(json[field], value, "{field}");
+        }
+        assert_eq!(json["name"], "heap alloc, refill");
+        assert_eq!(json["histogram"][0]["upto"], 3);
+    }
 }

@@ -8,10 +8,20 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every sixteenth number of threads and every fourth size; under 1 minute.
+    /// Every fourth power of two; under 1 minute.
     Quick,
     /// Every power of two; under 5 minutes on an H200.
     Full,
+}
+
+impl Suite {
+    /// As in the results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Suite::Quick => "quick",
+            Suite::Full => "full",
+        }
+    }
 }
 
 /// What the threads of a series do.
@@ -26,6 +36,17 @@ pub enum Operation {
     Churn,
 }
 
+impl Operation {
+    /// As in the results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Alloc => "alloc",
+            Operation::Free => "free",
+            Operation::Churn => "churn",
+        }
+    }
+}
+
 /// The variable of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,6 +55,16 @@ pub enum Over {
     Threads,
     /// The size of the blocks.
     Bytes,
+}
+
+impl Over {
+    /// As in the results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Over::Threads => "threads",
+            Over::Bytes => "bytes",
+        }
+    }
 }
 
 /// What is equal at all points of a series: one of the two.

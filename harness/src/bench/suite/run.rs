@@ -68,7 +68,13 @@ pub(super) struct Results<'a> {
     total: Duration,
 }
 
-impl Results<'_> {
+impl<'a> Results<'a> {
+    /// No results yet. The time begins.
+    pub fn begin(suite: Suite, backend: Backend, extent: &Extent, progress: &'a mut dyn FnMut(&str)) -> Self {
+        let report = empty(suite, backend, extent);
+        Results { report, progress, started: Instant::now(), total: extent.total }
+    }
+
     /// Why no measurement may begin any more.
     pub fn out_of_time(&self) -> Option<String> {
         (self.started.elapsed() > self.total)
@@ -106,11 +112,9 @@ pub(super) fn run_extent(
     extent: &Extent,
     progress: &mut dyn FnMut(&str),
 ) -> Result<SuiteReport> {
-    let started = Instant::now();
     let mut bench = Bench::new(device, kernels.module(), extent.rounds, 0)?;
     bench.timer.budget = extent.point;
-    let report = empty(suite, device.backend(), extent);
-    let mut results = Results { report, progress, started, total: extent.total };
+    let mut results = Results::begin(suite, device.backend(), extent, progress);
     let malloc = Malloc::load(device, kernels, &mut results.report.notes)?;
     let timed = Timed::load(kernels)?;
     let setup = Setup { bench: &bench, extent, malloc: malloc.as_ref() };
@@ -128,12 +132,11 @@ pub(super) fn run_extent(
 }
 
 fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
-    let (series, latency, collections, mut notes) = (Default::default(), vec![], vec![], vec![]);
     let (figures, left_out, wrong) = Default::default();
     let bench = BenchReport { block: BLOCK, rounds: extent.rounds, figures, left_out, wrong };
     let simulated = backend == Backend::Cpu;
-    if simulated {
-        notes.push("the CPU simulates the threads: these times say nothing about a GPU".into());
-    }
+    let note = "the CPU simulates the threads: these times say nothing about a GPU";
+    let notes = simulated.then(|| note.to_owned()).into_iter().collect();
+    let (series, latency, collections) = Default::default();
     SuiteReport { suite, simulated, notes, series, latency, collections, bench }
 }

@@ -97,10 +97,14 @@ pub const GROUP_SPILLS: &[Spills] = &[
     ("groups_warp", [0, 0, 6664]),
 ];
 
+/// Kernels of the suites. Those that time calls of the heap have its spills.
+pub const SUITE_SPILLS: &[Spills] = &[];
+
 /// The tables of [`Spills`], each with the prefix of its kernels' names. The first matching prefix
 /// applies.
-pub const TABLES: [(&str, &str, &[Spills]); 4] = [
+pub const TABLES: [(&str, &str, &[Spills]); 5] = [
     ("BENCH_SPILLS", "bench_", BENCH_SPILLS),
+    ("SUITE_SPILLS", "suite_", SUITE_SPILLS),
     ("HOST_SPILLS", "heap_", HOST_SPILLS),
     ("GROUP_SPILLS", "groups_", GROUP_SPILLS),
     ("STRESS_SPILLS", "", STRESS_SPILLS),

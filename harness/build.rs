@@ -15,7 +15,9 @@ fn main() -> Result<(), Error> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     note("WARPHEAP_HOST_RUSTC", &output(Command::new(rustc).arg("-V")).unwrap_or_else(|| "unknown".into()));
     // As `src/build_info.rs` lists them.
-    Builder::module("kernels").max_registers(REGISTERS).embed(["sm_70", "sm_80"])
+    let archs = ["sm_70", "sm_80"];
+    Builder::module("kernels").max_registers(REGISTERS).embed(archs)?;
+    Builder::module("suite_kernels").max_registers(REGISTERS).embed_with_prefix("WARPHEAP_SUITE_", archs)
 }
 
 fn note(name: &str, value: &str) {

@@ -163,6 +163,8 @@ fi
 
 expect 0 bench 600 "$program" bench --json bench.json
 expect 0 bench-sm_70 600 "$program" bench --kernels sm_70 --json bench-sm_70.json
+expect '0|1' bench-suite-quick 60 "$program" bench --suite quick --json bench-suite-quick.json
+expect '0|1' bench-suite-full 300 "$program" bench --suite full --json bench-suite-full.json
 for what in alloc free churn reuse whole init metadata; do
     bench_heap "$what"
 done

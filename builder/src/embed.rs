@@ -27,48 +27,65 @@ impl Builder {
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
     pub fn embed(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Error> {
+        self.embed_with_prefix("WARPHEAP_", archs)
+    }
+
+    /// As [`embed`](Self::embed), for another kernel module of the same crate: the names of the
+    /// variables begin with `prefix` instead of `WARPHEAP_`.
+    ///
+    /// # Errors
+    /// As for [`embed`](Self::embed).
+    pub fn embed_with_prefix(
+        &self,
+        prefix: &str,
+        archs: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<(), Error> {
         let archs = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<Vec<Arch>, _>>()?;
         println!("cargo::rerun-if-env-changed=DOCS_RS");
         if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
-            return set_missing(&archs, "built without kernels, for documentation or a model checker");
+            return set_missing(
+                prefix,
+                &archs,
+                "built without kernels, for documentation or a model checker",
+            );
         }
         match self.build_archs(archs.iter().map(Arch::to_string)) {
-            Ok(built) => set_built(&built),
+            Ok(built) => set_built(prefix, &built),
             Err(error @ Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
                 error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
-                set_missing(&archs, &error.to_string())
+                set_missing(prefix, &archs, &error.to_string())
             }
             Err(error) => Err(error),
         }
     }
 }
 
-fn set_built(built: &[Ptx]) -> Result<(), Error> {
+fn set_built(prefix: &str, built: &[Ptx]) -> Result<(), Error> {
     for ptx in built {
-        set_ptx_path(&ptx.arch, &ptx.path);
+        set_ptx_path(prefix, &ptx.arch, &ptx.path);
     }
-    set_rustc_env("WARPHEAP_PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", "")?.display());
-    set_rustc_env("WARPHEAP_DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
+    set_rustc_env(prefix, "PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", "")?.display());
+    set_rustc_env(prefix, "DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
     Ok(())
 }
 
-fn set_missing(archs: &[Arch], why: &str) -> Result<(), Error> {
+fn set_missing(prefix: &str, archs: &[Arch], why: &str) -> Result<(), Error> {
     let empty = write("no-kernels.ptx", "")?;
     for arch in archs {
-        set_ptx_path(arch, &empty);
+        set_ptx_path(prefix, arch, &empty);
     }
-    set_rustc_env("WARPHEAP_PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", why)?.display());
-    set_rustc_env("WARPHEAP_DEVICE_RUSTC", "none");
+    set_rustc_env(prefix, "PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", why)?.display());
+    set_rustc_env(prefix, "DEVICE_RUSTC", "none");
     Ok(())
 }
 
-fn set_ptx_path(arch: &Arch, path: &Path) {
-    set_rustc_env(&format!("WARPHEAP_PTX_{}", arch.to_string().to_uppercase()), path.display());
+fn set_ptx_path(prefix: &str, arch: &Arch, path: &Path) {
+    set_rustc_env(prefix, &format!("PTX_{}", arch.to_string().to_uppercase()), path.display());
 }
 
-fn set_rustc_env(name: &str, value: impl Display) {
-    println!("cargo::rustc-env={name}={value}");
+fn set_rustc_env(prefix: &str, name: &str, value: impl Display) {
+    println!("cargo::rustc-env={prefix}{name}={value}");
 }
 
 /// Writes a file in the build script's output folder.

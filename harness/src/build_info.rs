@@ -13,6 +13,11 @@ pub const TARGET: &str = env!("WARPHEAP_TARGET");
 
 warpheap::embedded_kernels!("");
 
+/// The kernels of the benchmark suites, [`suite_kernels`](crate::suite_kernels).
+pub mod suite {
+    warpheap::embedded_kernels!("suite_malloc_alloc(", "WARPHEAP_SUITE_");
+}
+
 /// The newest kernels that a GPU of this compute capability runs. Otherwise the reason why this
 /// build has none, and what to install. For a GPU that is too old for all of them this returns the
 /// oldest, which the driver rejects.

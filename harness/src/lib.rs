@@ -6,8 +6,8 @@
 //! own, which must implement [`stress::Subject`] and three kernels, declared by
 //! [`stress_kernels!`](warpheap_device::stress_kernels!).
 //!
-//! Modules, each using only those before it: [`kernels`] → [`mod@bench`], [`stress`], [`examples`]
-//! → [`pool_tools`].
+//! Modules, each using only those before it: [`kernels`] → [`suite_kernels`] → [`mod@bench`],
+//! [`stress`], [`examples`] → [`pool_tools`].
 
 pub mod bench;
 pub mod build_info;
@@ -18,6 +18,8 @@ pub mod kernels;
 mod own;
 pub mod pool_tools;
 pub mod stress;
+#[path = "../suite_kernels/mod.rs"]
+pub mod suite_kernels;
 
 pub use error::{Error, Result};
 pub use own::OwnModule;

@@ -35,6 +35,21 @@ impl OwnModule {
         OwnModule::load_image(device, Some(capability), kernels)
     }
 
+    /// Loads kernels of the suites' module, [`suite_kernels`](crate::suite_kernels), for the same
+    /// device and architecture.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub(crate) fn load_suite(&self, kernels: &[&'static str]) -> Result<OwnModule> {
+        let device = self.module.device();
+        let Some(image) = self.image else {
+            return Ok(OwnModule { module: device.native_kernels(kernels)?, image: None });
+        };
+        let images = build_info::suite::images().map_err(no_kernels)?;
+        let image = images.iter().find(|one| one.arch == image.arch).unwrap_or(&images[0]);
+        Ok(OwnModule { module: device.load_kernels(image.ptx, kernels)?, image: Some(image) })
+    }
+
     fn load_image(
         device: &Device,
         capability: Option<(u32, u32)>,
@@ -47,11 +62,7 @@ impl OwnModule {
             Some(capability) => Some(capability),
             None => device.info()?.compute_capability,
         };
-        let image = build_info::image_for(capability).map_err(|why| Error::NoDevice {
-            requested: "a GPU".into(),
-            found: "this program was built without kernels for one".into(),
-            advice: why.into(),
-        })?;
+        let image = build_info::image_for(capability).map_err(no_kernels)?;
         Ok(OwnModule { module: device.load_kernels(image.ptx, kernels)?, image: Some(image) })
     }
 
@@ -63,5 +74,13 @@ impl OwnModule {
     /// The image that the module was loaded from. `None` on the CPU.
     pub fn image(&self) -> Option<&'static KernelImage> {
         self.image
+    }
+}
+
+fn no_kernels(why: &str) -> Error {
+    Error::NoDevice {
+        requested: "a GPU".into(),
+        found: "this program was built without kernels for one".into(),
+        advice: why.into(),
     }
 }

@@ -21,6 +21,7 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
     let options = options + &help("map") + &help("report");
     let names = [
         "map",
+        "bench",
         "stress",
         "results",
         "report",

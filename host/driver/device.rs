@@ -135,6 +135,17 @@ impl Device {
         self.driver().raw_context()
     }
 
+    /// Sets the size of the heap from which CUDA's own `malloc` allocates in kernels, and returns
+    /// the size that is in effect. warpheap's pools do not use this heap. Call it before a module
+    /// with such a kernel is loaded: the driver reserves the memory then, and rejects another size
+    /// once a kernel has used it.
+    ///
+    /// # Errors
+    /// [`NotSupported`](crate::Error::NotSupported) on the CPU. An error of the driver.
+    pub fn set_malloc_heap_bytes(&self, bytes: u64) -> Result<u64> {
+        self.driver().set_malloc_heap_bytes(bytes)
+    }
+
     /// Waits for the work of every stream.
     ///
     /// # Errors

@@ -91,6 +91,15 @@ fn a_foreign_context_and_stream_can_be_used() {
 }
 
 #[test]
+fn the_heap_of_malloc_has_the_size_that_was_set() {
+    let error = Device::cpu().set_malloc_heap_bytes(1 << 20).unwrap_err();
+    assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");
+    let Ok(device) = Device::cuda(0) else { return };
+    // The driver may round it up.
+    assert!(device.set_malloc_heap_bytes(64 << 20).unwrap() >= 64 << 20);
+}
+
+#[test]
 fn the_cpu_has_no_cuda_streams() {
     // SAFETY: rejected before the null handle is used.
     let error = unsafe { Stream::from_raw(&Device::cpu(), std::ptr::null_mut()) }.unwrap_err();

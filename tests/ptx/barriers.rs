@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]. Those
 /// of the host library have exactly so many, as they only allocate and free in a heap.
-const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(4, 4), (30, 15)];
+const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(4, 4), (30, 15), (4, 4)];
 
 /// The assembly that makes a mask opaque, except the instruction that writes it.
 const OPAQUE: [&str; 3] = [".reg .b32 w", "mov.u32 w, %warpid", "shr.u32 w, w, 31"];

@@ -61,7 +61,7 @@ impl Order {
 
 /// A 32-bit finaliser: every bit of `i` changes about half of the result's bits.
 #[inline(always)]
-pub(super) fn mix(i: u32) -> u32 {
+pub(crate) fn mix(i: u32) -> u32 {
     let mut x = i ^ 0x5851_f42d;
     x = (x ^ x >> 16).wrapping_mul(0x7feb_352d);
     x = (x ^ x >> 15).wrapping_mul(0x846c_a68b);
@@ -69,7 +69,7 @@ pub(super) fn mix(i: u32) -> u32 {
 }
 
 #[inline(always)]
-pub(super) fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
+pub(crate) fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
     let address = block.map_or(0, |b| b.as_ptr() as u64);
     // SAFETY: each thread writes its own entry.
     unsafe { out.set(i.into(), address) };
@@ -80,7 +80,7 @@ pub(super) fn store(out: DeviceSlice<u64>, i: u32, block: Option<NonNull<u8>>) {
 /// # Safety
 /// `block` is 8 bytes, aligned to 8, that the calling thread owns.
 #[inline(always)]
-pub(super) unsafe fn touch(block: *mut u8, value: u64) {
+pub(crate) unsafe fn touch(block: *mut u8, value: u64) {
     // SAFETY: live and aligned, by the caller's promise. The compiler cannot remove a store through
     // the facade.
     unsafe { &*block.cast::<AtomicU64>() }.store_relaxed(value);
@@ -91,7 +91,7 @@ pub(super) unsafe fn touch(block: *mut u8, value: u64) {
 /// # Safety
 /// `block` is 8 bytes, aligned to 8, that the calling thread owns.
 #[inline(always)]
-pub(super) unsafe fn reread(block: *mut u8) -> u64 {
+pub(crate) unsafe fn reread(block: *mut u8) -> u64 {
     // SAFETY: live and aligned, by the caller's promise.
     unsafe { &*block.cast::<AtomicU64>() }.load_relaxed()
 }
@@ -101,7 +101,7 @@ pub type Counter = DevicePtr<AtomicU64>;
 
 /// Adds 1 to a counter, which must be live.
 #[inline(always)]
-pub(in super::super) fn count(counter: Counter) {
+pub(crate) fn count(counter: Counter) {
     // SAFETY: every kernel here is given a live counter.
     unsafe { &*counter.0 }.add_relaxed(1);
 }
@@ -109,7 +109,7 @@ pub(in super::super) fn count(counter: Counter) {
 /// The block whose address is entry `i`, if there is one. Only kernels that read all entries may
 /// call it, or threads that access only their own entry.
 #[inline(always)]
-pub(super) fn block_at(blocks: DeviceSlice<u64>, i: u64) -> Option<NonNull<u8>> {
+pub(crate) fn block_at(blocks: DeviceSlice<u64>, i: u64) -> Option<NonNull<u8>> {
     // SAFETY: no other thread writes the entry.
     let address = unsafe { blocks.get(i) }.unwrap_or(0);
     NonNull::new(address as *mut u8)
@@ -117,7 +117,7 @@ pub(super) fn block_at(blocks: DeviceSlice<u64>, i: u64) -> Option<NonNull<u8>> 
 
 /// A layout of `size` bytes, aligned to 16.
 #[inline(always)]
-pub(super) fn layout(size: u32) -> Layout {
+pub(crate) fn layout(size: u32) -> Layout {
     // SAFETY: 16 is a power of two, and sizes are far below the limit of `Layout`.
     unsafe { Layout::from_size_align_unchecked(size as usize, 16) }
 }

@@ -1,7 +1,7 @@
 //! Kernels of the benchmarks. Next to each kernel is its floor: the same kernel without the
 //! allocator.
 
-mod common;
+pub(crate) mod common;
 mod heap;
 mod heap_groups;
 mod pools;

@@ -4,6 +4,7 @@ use super::load::Load;
 use super::timing::Timer;
 use crate::Result;
 use crate::kernels::bench::Sizes;
+use std::time::Duration;
 use warpheap::device_pools::{FreeList, Heap};
 use warpheap::driver::{Device, Module};
 
@@ -21,7 +22,8 @@ impl Bench {
     pub fn new(device: &Device, module: &Module, rounds: u32, shrink: u32) -> Result<Self> {
         let (device, module) = (device.clone(), module.clone());
         let stream = device.stream()?;
-        Ok(Bench { timer: Timer { device, module, stream, rounds }, shrink })
+        let timer = Timer { device, module, stream, rounds, budget: Duration::MAX };
+        Ok(Bench { timer, shrink })
     }
 
     /// A load of `threads`.

@@ -9,7 +9,7 @@ use crate::kernels::bench::{
 };
 use crate::{Error, Result};
 use warpheap::device_pools::{Faults, FreeList, Heap};
-use warpheap::driver::{DeviceBuffer, LaunchConfig};
+use warpheap::driver::{DeviceBuffer, LaunchConfig, Module};
 use warpheap_device::kernel::{DevicePtr, Kernel};
 
 pub(super) const WITHOUT_ALLOCATING: &str = "the same without allocating";
@@ -108,7 +108,7 @@ impl<'a> Load<'a> {
 
     /// The order in which the threads free: each its own block, or one far from those of its
     /// neighbours.
-    fn order(&self, permuted: bool) -> Order {
+    pub fn order(&self, permuted: bool) -> Order {
         Order { log2: self.threads().ilog2(), permuted: permuted.into() }
     }
 
@@ -117,9 +117,24 @@ impl<'a> Load<'a> {
     /// # Safety
     /// As for the kernel.
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, args: K::Args) -> warpheap::Result<()> {
-        let grid = LaunchConfig::linear(self.threads(), BLOCK);
         // SAFETY: `launch` requires what the kernel requires.
-        unsafe { self.timer.stream.launch(&self.timer.module, kernel, &grid, args) }
+        unsafe { self.launch_in(&self.timer.module, kernel, args) }
+    }
+
+    /// As [`launch`](Self::launch), for a kernel of another module.
+    ///
+    /// # Safety
+    /// As for the kernel.
+    pub unsafe fn launch_in<K: Kernel>(
+        &self,
+        module: &Module,
+        kernel: K,
+        args: K::Args,
+    ) -> warpheap::Result<()> {
+        let threads = self.threads();
+        let grid = LaunchConfig::linear(threads, BLOCK.min(threads));
+        // SAFETY: `launch_in` requires what the kernel requires.
+        unsafe { self.timer.stream.launch(module, kernel, &grid, args) }
     }
 
     /// Times a kernel of all threads, without preparation.
@@ -258,7 +273,9 @@ pub(super) fn check_addresses(name: &str, mut addresses: Vec<u64>, granted: u32)
 }
 
 /// `step`, except that its first call does nothing.
-fn after_the_first(mut step: impl FnMut() -> warpheap::Result<()>) -> impl FnMut() -> warpheap::Result<()> {
+pub(super) fn after_the_first(
+    mut step: impl FnMut() -> warpheap::Result<()>,
+) -> impl FnMut() -> warpheap::Result<()> {
     let mut is_first = true;
     move || if std::mem::take(&mut is_first) { Ok(()) } else { step() }
 }

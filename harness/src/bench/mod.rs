@@ -13,6 +13,7 @@ mod load;
 mod plan;
 mod pools;
 mod run;
+pub mod suite;
 #[cfg(test)]
 mod tests;
 mod timing;

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::kernels::bench::bench_spin;
 use serde::Serialize;
+use std::time::{Duration, Instant};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
 
@@ -14,6 +15,8 @@ pub(super) const BLOCK: u32 = 256;
 
 /// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;
+/// Timed rounds even if they take longer than their budget.
+const LEAST_ROUNDS: usize = 2;
 /// Duration of the spin kernel before each timed kernel.
 const SPIN_NANOS: u64 = 40_000;
 
@@ -42,6 +45,9 @@ pub(super) struct Timer {
     pub module: Module,
     pub stream: Stream,
     pub rounds: u32,
+    /// Time for the rounds of one figure. When it is over, the warm-up ends after one round, and
+    /// the timed rounds after [`LEAST_ROUNDS`].
+    pub budget: Duration,
 }
 
 impl Timer {
@@ -67,12 +73,27 @@ impl Timer {
     /// As [`time`](Self::time), with an untimed `look` at the results of every round.
     pub fn time_and_look(
         &self,
+        prepare: impl FnMut() -> warpheap::Result<()>,
+        timed: impl FnMut() -> warpheap::Result<()>,
+        look: impl FnMut() -> Result<()>,
+    ) -> Result<Timing> {
+        Ok(Timing::of(self.times(prepare, timed, look)?))
+    }
+
+    /// The times of the rounds in microseconds, as [`time_and_look`](Self::time_and_look) measures
+    /// them.
+    pub fn times(
+        &self,
         mut prepare: impl FnMut() -> warpheap::Result<()>,
         mut timed: impl FnMut() -> warpheap::Result<()>,
         mut look: impl FnMut() -> Result<()>,
-    ) -> Result<Timing> {
-        let mut rounds = Vec::new();
+    ) -> Result<Vec<f64>> {
+        let (started, mut rounds) = (Instant::now(), Vec::new());
         for round in 0..self.launches() {
+            let is_over = round > 0 && started.elapsed() > self.budget;
+            if is_over && rounds.len() >= LEAST_ROUNDS {
+                break;
+            }
             prepare()?;
             self.device.synchronize()?;
             // SAFETY: the kernel accesses no memory.
@@ -84,22 +105,41 @@ impl Timer {
             let after = self.stream.record()?;
             self.stream.synchronize()?;
             look()?;
-            if round >= WARM_UP {
+            if round >= WARM_UP || is_over {
                 rounds.push(after.elapsed(&before)?.as_secs_f64() * 1e6);
             }
         }
-        Ok(Timing::of(rounds))
+        Ok(rounds)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Timing;
+    use super::*;
 
     #[test]
     fn the_median_is_the_middle() {
         let odd = Timing::of(vec![3.0, 1.0, 8.0]);
         assert_eq!((odd.median_us, odd.min_us, odd.max_us), (3.0, 1.0, 8.0));
         assert_eq!(Timing::of(vec![4.0, 1.0, 2.0, 8.0]).median_us, 3.0);
+    }
+
+    #[test]
+    fn a_spent_budget_ends_the_rounds() {
+        let device = Device::cpu();
+        let module = device.native_module().unwrap();
+        let stream = device.stream().unwrap();
+        let mut timer = Timer { device, module, stream, rounds: 9, budget: Duration::MAX };
+        let launched = |timer: &Timer| {
+            let mut launches = 0;
+            let count = || {
+                launches += 1;
+                Ok(())
+            };
+            (timer.times(|| Ok(()), count, || Ok(())).unwrap().len(), launches)
+        };
+        assert_eq!(launched(&timer), (9, 12));
+        timer.budget = Duration::ZERO;
+        assert_eq!(launched(&timer), (LEAST_ROUNDS, 1 + LEAST_ROUNDS));
     }
 }

@@ -1,5 +1,6 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
+mod bench;
 mod device;
 mod map;
 mod output;
@@ -8,6 +9,8 @@ mod report;
 mod stress;
 
 use super::parse::{self, JsonTarget};
+use bench::BENCH_EXAMPLES;
+pub use bench::BenchArgs;
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, DeviceArgs, GpuArgs};
 use map::MAP_EXAMPLES;
@@ -55,15 +58,6 @@ Examples:
 Exit status: 0 if all results are correct, 1 if one is not, 2 if no example has that name, 3 without the
 requested GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
 
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  warpheap bench
-  warpheap bench --figure churn --rounds 50 --json bench.json
-  warpheap bench --html bench.html --against old.json
-
-Requires a GPU. Exit status: 0 if all figures meet their targets, 1 if one does not or became worse, 2 if no
-figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
-
 /// Memory allocation in GPU kernels written in Rust: tests, checks and benchmarks.
 #[derive(Debug, Parser)]
 #[command(name = "warpheap", version = VERSION, max_term_width = 110, arg_required_else_help = true)]
@@ -95,6 +89,9 @@ pub enum Command {
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
     /// Benchmark the allocators on a GPU, each beside the same kernel without allocations.
+    ///
+    /// Figures have targets. A suite measures times over the number of threads and over sizes,
+    /// durations of single calls, and Rust's collections, all beside CUDA's own malloc.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Build data structures in kernels: growing vectors, a hash table, a graph, an octree.
@@ -152,27 +149,6 @@ pub struct DoctorArgs {
     /// Write the findings to this file; `-` is standard output. Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
-}
-
-/// `warpheap bench`
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    /// Only figures whose name contains this: churn, bump, "4096 B", "heap churn".
-    ///
-    /// Default: all but the heap's, which are measured only if no other name contains it.
-    #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
-    pub figure: String,
-    /// Timed rounds of each figure; the result is their median. Default: 20.
-    #[arg(long, value_parser = parse::count, default_value = "20", hide_default_value = true)]
-    pub rounds: u32,
-    #[command(flatten)]
-    pub gpu: GpuArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
-    #[command(flatten)]
-    pub page: PageArgs,
-    #[command(flatten)]
-    pub compare: CompareArgs,
 }
 
 /// `warpheap examples`

@@ -75,3 +75,28 @@ fn the_doctor_finds_a_backend_that_works() {
         assert!(results["data"]["cuda"]["advice"].as_str().is_some_and(|advice| !advice.is_empty()));
     }
 }
+
+#[test]
+fn a_suite_on_the_cpu_says_that_its_threads_are_simulated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("suite.html");
+    let run = format!("bench --suite quick --backend cpu --rounds 1 --json - --html {}", page.display());
+    let output = warpheap(&run);
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let text = err(&output);
+    for part in ["the CPU simulates the threads", "simulated times of churn over threads", "CUDA's malloc"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let results = json(&output);
+    assert_eq!((&results["kind"], &results["data"]["suite"]), (&"bench".into(), &"quick".into()));
+    assert_eq!(results["data"]["simulated"], true);
+    assert_eq!(results["data"]["figures"], serde_json::json!([]));
+    let series = results["data"]["series"].as_array().expect("series");
+    assert!(series.iter().all(|series| series["points"].as_array().is_some_and(|points| points.len() == 5)));
+    let latency = results["data"]["latency"].as_array().expect("latency");
+    assert!(latency.len() == 7 && latency.iter().all(|one| one["p50"].as_u64() <= one["p999"].as_u64()));
+    let page = std::fs::read_to_string(page).expect("it was written");
+    for part in ["No GPU.", "Ratio to the floor", "Latency of single calls", "heap group calls"] {
+        assert!(page.contains(part), "no {part:?} in the page");
+    }
+}

@@ -114,6 +114,8 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
         "stress --backend cuda",
         "stress --device 0",
         "bench",
+        "bench --suite full",
+        "bench --suite quick --backend cuda",
         "examples --backend cuda",
         "pool demo --backend cuda",
         "pool bench --device 0",

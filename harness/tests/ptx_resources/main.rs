@@ -29,6 +29,7 @@ use std::time::Instant;
 use tables::{ARCHS, FUNCTION_SPILLS, SHIPPED, TABLES, is_demo, is_over, lines, module_of, table_of};
 use warpheap::KernelImage;
 use warpheap_harness::bench::{self, BenchConfig};
+use warpheap_harness::build_info;
 use warpheap_harness::stress::{AllocatorKind, StressConfig};
 
 /// The register limit of the program's kernels.
@@ -68,7 +69,8 @@ fn check_own_spills(ptxas: &Path, ptx: &str) {
 fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     let Some(ptxas) = ptxas() else { return };
     let mut spills = BTreeMap::<String, [u32; SHIPPED.len()]>::new();
-    for images in [warpheap::build_info::images(), warpheap_harness::build_info::images()] {
+    let of_harness = [build_info::images(), build_info::suite::images()];
+    for images in [warpheap::build_info::images()].into_iter().chain(of_harness) {
         match images {
             Ok(images) => check_shipped(&ptxas, images, &mut spills),
             Err(why) => return assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{why}"),

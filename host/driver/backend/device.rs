@@ -3,7 +3,7 @@
 use super::info::{DeviceInfo, Facts, Range};
 use super::memory::{PoolBackend, PoolOrigin, VirtualMemory};
 use super::stream::{Function, StreamBackend, Transfers};
-use crate::error::Result;
+use crate::error::{Error, NotSupported, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -23,6 +23,15 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn virtual_memory(&self) -> Result<Arc<dyn VirtualMemory>>;
     /// A driver pool, if the device supports pools.
     fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>>;
+
+    /// Sets the size of the heap of CUDA's `malloc` in kernels. Returns the size that is in effect.
+    fn set_malloc_heap_bytes(&self, _bytes: u64) -> Result<u64> {
+        Err(Error::NotSupported(NotSupported::Backend {
+            what: "heap of CUDA's malloc",
+            backend: "the CPU",
+            advice: "use a CUDA device",
+        }))
+    }
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;

@@ -2,9 +2,11 @@
 
 use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Handle, Status};
 use crate::error::{Error, Result};
-use cudarc::driver::sys::{CUcontext, CUdevice};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUlimit};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
+
+const MALLOC_HEAP: CUlimit = CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE;
 
 pub(super) struct Context {
     pub api: &'static Api,
@@ -73,6 +75,25 @@ impl Context {
             Ok(()) | Err(Error::Driver { code: DEINITIALIZED | CONTEXT_IS_DESTROYED, .. }) => {}
             Err(error) => tracing::warn!(%error, "a driver handle could not be destroyed"),
         }
+    }
+
+    /// Sets the size of the heap of `malloc` in kernels, and returns the size that the driver
+    /// reports. The driver rejects a new size once a kernel has used the heap.
+    pub fn set_malloc_heap_bytes(&self, bytes: u64) -> Result<u64> {
+        let current = self.malloc_heap_bytes()?;
+        if current == bytes {
+            return Ok(current);
+        }
+        // SAFETY: takes no pointer.
+        self.call("cuCtxSetLimit", |api| unsafe { (api.ctx_set_limit)(MALLOC_HEAP, bytes as usize) })?;
+        self.malloc_heap_bytes()
+    }
+
+    fn malloc_heap_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        // SAFETY: the driver writes the size to `bytes`.
+        self.call("cuCtxGetLimit", |api| unsafe { (api.ctx_get_limit)(&mut bytes, MALLOC_HEAP) })?;
+        Ok(bytes as u64)
     }
 
     /// Waits for all work of the context.

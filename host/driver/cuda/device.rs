@@ -166,6 +166,10 @@ impl DeviceBackend for CudaDevice {
         Ok(Arc::new(CudaPool::obtain(self.context.clone(), self.heap.clone(), origin)?))
     }
 
+    fn set_malloc_heap_bytes(&self, bytes: u64) -> Result<u64> {
+        self.context.set_malloc_heap_bytes(bytes)
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
     }

@@ -7,7 +7,7 @@
 use crate::error::{Error, KernelFault, NotSupported, Result};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute,
-    CUjit_option, CUjitInputType, CUlinkState, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUjit_option, CUjitInputType, CUlimit, CUlinkState, CUmemAccessDesc, CUmemAllocationGranularity_flags,
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool,
     CUmodule, CUresult, CUstream, culib, is_culib_present,
 };
@@ -100,6 +100,8 @@ api! {
     ctx_pop_current "cuCtxPopCurrent_v2" (*mut CUcontext);
     ctx_get_device "cuCtxGetDevice" (*mut CUdevice);
     ctx_synchronize "cuCtxSynchronize" ();
+    ctx_get_limit "cuCtxGetLimit" (*mut usize, CUlimit);
+    ctx_set_limit "cuCtxSetLimit" (CUlimit, usize);
     mem_get_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
     mem_alloc "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
     mem_free "cuMemFree_v2" (CUdeviceptr);

@@ -111,8 +111,8 @@ fn is_forbidden(opcode: &str) -> bool {
     opcode.starts_with("membar") || (is_rmw && !ordered) || (is_access(opcode) && has(&["volatile"]))
 }
 
-/// The kernel modules that ship: that of the library and that of the harness.
-pub const SHIPPED_KERNELS: [&str; 2] = ["host/kernels", "harness/kernels"];
+/// The kernel modules that ship: that of the library and those of the harness.
+pub const SHIPPED_KERNELS: [&str; 3] = ["host/kernels", "harness/kernels", "harness/suite_kernels"];
 
 /// The PTX of the kernel crate or kernel module in `folder`. `None` if no compiler for kernels is
 /// installed; panics then if `WARPHEAP_REQUIRE_COMPILER=1`.

@@ -1,6 +1,9 @@
-//! `warpheap bench`: measures each figure and prints it next to its floor and its target.
+//! `warpheap bench`: measures each figure and prints it next to its floor and its target, or runs a
+//! suite.
 
-use super::args::BenchArgs;
+mod suite;
+
+use super::args::{BackendChoice, BenchArgs};
 use super::backend::Chosen;
 use super::console::Console;
 use super::report::{old, report_run};
@@ -12,10 +15,21 @@ use warpheap_harness::bench::{self, Bar, BenchConfig, BenchReport, Comparison, F
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or use fewer --rounds.";
 
-/// Measures the selected figures. A missed target is a fault.
+/// Timed rounds of each figure.
+const ROUNDS: u32 = 20;
+
+/// Measures the selected figures, or runs a suite. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
+    if let Some(suite) = args.suite {
+        return suite::run(suite.into(), &args, console);
+    }
+    if args.device.backend == BackendChoice::Cpu {
+        return Err(Failure::usage(
+            "figures are measured on a GPU; use --backend cuda, or --suite quick on the CPU",
+        ));
+    }
     let only = (args.figure != "all").then(|| args.figure.clone());
-    let config = BenchConfig { rounds: args.rounds, only };
+    let config = BenchConfig { rounds: args.rounds.unwrap_or(ROUNDS), only };
     let kernels = bench::kernels(&config);
     if kernels.is_empty() {
         let figure = &args.figure;
@@ -24,10 +38,10 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
         )));
     }
     let old = old(&args.compare)?;
-    let chosen = Chosen::cuda(args.gpu, &kernels)?;
+    let chosen = Chosen::cuda(args.device.gpu, &kernels)?;
     let name = chosen.device.info()?.name;
     old.iter().try_for_each(|old| old.check_device(&name)).map_err(Failure::usage)?;
-    console.say(format_args!("warpheap bench, the median of {} rounds of each figure", args.rounds));
+    console.say(format_args!("warpheap bench, the median of {} rounds of each figure", config.rounds));
     console.say(format_args!("  device   {}\n", chosen.describe(None)?));
     let arm = |figure: &str| watchdog(args.output.watchdog, format!("measuring ({figure})"), ADVICE);
     let mut armed = arm("setting up");
@@ -45,13 +59,11 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
 
 const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];
 
+/// Prints the figures, what was left out, and what was wrong.
 fn conclude(report: &BenchReport, console: &Console) -> Status {
-    let mut table = Summary::new(&HEADINGS, console.is_terminal());
-    for figure in &report.figures {
-        table.row(row(figure));
-        figure.also.iter().for_each(|also| table.row(row_beside(also)));
+    if !report.figures.is_empty() {
+        console.say(format_args!("{}\n", figures(report, console.is_terminal())));
     }
-    console.say(format_args!("{}\n", table.render()));
     for name in &report.left_out {
         console.say(format_args!("left out: {name}"));
     }
@@ -59,12 +71,23 @@ fn conclude(report: &BenchReport, console: &Console) -> Status {
         console.say(format_args!("WRONG: {what}"));
     }
     let passed = report.figures.iter().filter(|figure| figure.passed).count();
-    console.say(format_args!("{passed} of {} figures meet their targets", report.figures.len()));
+    if !report.figures.is_empty() {
+        console.say(format_args!("{passed} of {} figures meet their targets", report.figures.len()));
+    }
     match passed == report.figures.len() {
         _ if !report.wrong.is_empty() => Status::Failed,
         true => Status::Clean,
         false => Status::Fault,
     }
+}
+
+fn figures(report: &BenchReport, for_terminal: bool) -> String {
+    let mut table = Summary::new(&HEADINGS, for_terminal);
+    for figure in &report.figures {
+        table.row(row(figure));
+        figure.also.iter().for_each(|also| table.row(row_beside(also)));
+    }
+    table.render()
 }
 
 fn row(figure: &Figure) -> Vec<String> {

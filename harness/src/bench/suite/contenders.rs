@@ -1,0 +1,201 @@
+//! What a series measures: the floors, and the device pools of this library.
+
+use super::extent::Extent;
+use super::malloc::{MALLOC, Malloc};
+use super::report::Operation::{self, Alloc, Churn, Free};
+use crate::Result;
+use crate::bench::context::Bench;
+use crate::bench::load::{Load, Pool};
+use crate::kernels::bench::{
+    bench_alloc_floor, bench_bump_alloc, bench_churn_floor, bench_free_floor, bench_freelist_churn,
+    bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached, bench_heap_free_each,
+};
+use warpheap::device_pools::{Bump, FreeList, Heap};
+use warpheap::kernel_names;
+
+/// Pairs per thread of a churn. CUDA's `malloc` takes a second for each with 2^20 threads.
+pub(super) const TURNS: u32 = 4;
+
+/// A pool for one load.
+pub(super) trait Contender {
+    /// Launches the kernel of an operation. After allocations, a free releases all their blocks.
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()>;
+
+    /// Checks the pool after all blocks were freed.
+    fn check(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a contender is built with.
+pub(super) struct Setup<'a> {
+    pub bench: &'a Bench,
+    pub extent: &'a Extent,
+    /// CUDA's `malloc`; `None` if it is left out.
+    pub malloc: Option<&'a Malloc>,
+}
+
+type Build = fn(&Setup<'_>, u32, u32) -> Result<Box<dyn Contender>>;
+
+/// A kind of contender.
+pub(super) struct Kind {
+    pub name: &'static str,
+    pub operations: &'static [Operation],
+    /// Why it is not measured with so many threads and bytes.
+    pub limit: fn(&Setup<'_>, u32, u32) -> Option<String>,
+    /// Makes a contender for so many threads and bytes.
+    pub build: Build,
+}
+
+/// All kinds, the floor first.
+pub(super) const KINDS: [Kind; 7] = [
+    Kind::new(FLOOR, &[Alloc, Free, Churn], |_, _, _| Ok(Box::new(Floor))),
+    Kind::new("bump", &[Alloc], |setup, threads, bytes| {
+        let room = setup.extent.room(threads, bytes);
+        Ok(Box::new(Bump::builder(room).build(&setup.bench.timer.device)?))
+    }),
+    Kind::new("free list", &[Alloc, Free, Churn], |setup, threads, bytes| {
+        // Twice the blocks that are used at once: searches are short.
+        Ok(Box::new(setup.bench.freelist(2 * threads, bytes.into())?))
+    }),
+    Kind::new(HEAP, &[Alloc, Free, Churn], |setup, threads, bytes| {
+        Ok(Box::new(setup.bench.heap(setup.extent.room(threads, bytes))?))
+    }),
+    Kind::new("heap group calls", &[Alloc, Free], |setup, threads, bytes| {
+        Ok(Box::new(Groups(setup.bench.heap(setup.extent.room(threads, bytes))?)))
+    }),
+    Kind::new("heap block cache", &[Churn], |setup, threads, bytes| {
+        Ok(Box::new(Cached(setup.bench.heap(setup.extent.room(threads, bytes))?)))
+    }),
+    MALLOC,
+];
+
+/// The name of the floor.
+pub(super) const FLOOR: &str = "floor";
+/// The name of the heap.
+pub(super) const HEAP: &str = "heap";
+
+/// The kernels that these contenders launch, besides those of [`Pool`].
+pub(super) const LAUNCHED: [&str; 9] = kernel_names![
+    bench_alloc_floor,
+    bench_bump_alloc,
+    bench_churn_floor,
+    bench_free_floor,
+    bench_freelist_churn,
+    bench_heap_alloc_each,
+    bench_heap_churn,
+    bench_heap_churn_cached,
+    bench_heap_free_each
+];
+
+impl Kind {
+    const fn new(name: &'static str, operations: &'static [Operation], build: Build) -> Kind {
+        Kind { name, operations, limit: |_, _, _| None, build }
+    }
+}
+
+/// The kernels without an allocator.
+struct Floor;
+
+impl Contender for Floor {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        let (out, order) = (load.out.slice(), load.order(false));
+        match operation {
+            // SAFETY: `out` is live, and only this stream uses it.
+            Alloc => unsafe { load.launch(bench_alloc_floor, (load.out.address(), out, load.sizes)) },
+            // SAFETY: `out` and the counter are live, and only this stream uses them.
+            Free => unsafe { load.launch(bench_free_floor, (out, order, load.counter())) },
+            // SAFETY: `out` is live, and only this stream uses it.
+            Churn => unsafe { load.launch(bench_churn_floor, (out, TURNS)) },
+        }
+    }
+}
+
+/// A free is a reset.
+impl Contender for Bump {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        match operation {
+            Free => self.reset(),
+            _ => {
+                let args = (self.handle(), load.out.slice(), load.sizes);
+                // SAFETY: the pool and `out` are live, and only this stream uses them.
+                unsafe { load.launch(bench_bump_alloc, args) }
+            }
+        }
+    }
+}
+
+impl Contender for FreeList {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        match operation {
+            Alloc => self.alloc(load),
+            Free => self.free(load, false),
+            Churn => {
+                let args = (self.handle(), TURNS, load.counter());
+                // SAFETY: the pool and the counter are live, and only this stream uses them.
+                unsafe { load.launch(bench_freelist_churn, args) }
+            }
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        self.check_freed(name).map(drop)
+    }
+}
+
+impl Contender for Heap {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        match operation {
+            Alloc => self.alloc(load),
+            Free => self.free(load, false),
+            Churn => {
+                let args = (self.handle(), load.sizes, TURNS, load.counter());
+                // SAFETY: the heap and the counter are live, and only this stream uses them.
+                unsafe { load.launch(bench_heap_churn, args) }
+            }
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        self.check_freed(name).map(drop)
+    }
+}
+
+/// One allocation for all threads of a block.
+struct Groups(Heap);
+
+impl Contender for Groups {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        match operation {
+            Free => {
+                let args = (self.0.handle(), load.out.slice(), load.counter());
+                // SAFETY: `out` holds the blocks that the previous launch allocated.
+                unsafe { load.launch(bench_heap_free_each, args) }
+            }
+            _ => {
+                let args = (self.0.handle(), load.out.slice(), load.sizes);
+                // SAFETY: the heap and `out` are live, and only this stream uses them.
+                unsafe { load.launch(bench_heap_alloc_each, args) }
+            }
+        }
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        self.0.check_freed(name).map(drop)
+    }
+}
+
+/// Pairs through the cache of a thread block.
+struct Cached(Heap);
+
+impl Contender for Cached {
+    fn launch(&mut self, _: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        let args = (self.0.handle(), load.sizes, TURNS, load.counter());
+        // SAFETY: the heap and the counter are live, and only this stream uses them.
+        unsafe { load.launch(bench_heap_churn_cached, args) }
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        self.0.check_freed(name).map(drop)
+    }
+}

@@ -1,0 +1,33 @@
+//! Suites: times over the number of threads and over sizes, durations of single calls, and Rust's
+//! collections, each beside CUDA's own `malloc` in the same run.
+//!
+//! A suite has a fixed extent and a time limit. What does not fit into memory or time is left out,
+//! and the report says so. On the CPU the threads are simulated, and CUDA's `malloc` is left out.
+//!
+//! | file | what |
+//! |---|---|
+//! | `extent` | numbers of threads, sizes and limits of each suite |
+//! | `contenders`, `malloc` | what is measured |
+//! | `series` | times over the number of threads and over sizes |
+//! | `latency`, `calls`, `distribution` | durations of single calls |
+//! | `collections` | Rust's collections over both allocators |
+//! | `targets` | figures with targets, from the other results |
+
+mod calls;
+mod collections;
+mod contenders;
+mod distribution;
+mod extent;
+mod latency;
+mod malloc;
+mod report;
+mod run;
+mod series;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+pub use distribution::{Bin, Distribution};
+pub use latency::Latency;
+pub use report::{Collection, Fixed, Operation, Over, Point, Series, Suite, SuiteReport};
+pub use run::{SuiteConfig, kernels, run};

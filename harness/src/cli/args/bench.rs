@@ -1,0 +1,64 @@
+//! The options of `warpheap bench`. Their doc comments are the text of `--help`.
+
+use super::super::parse;
+use super::{CompareArgs, DeviceArgs, OutputArgs, PageArgs};
+use clap::{Args, ValueEnum};
+use warpheap_harness::bench::suite::Suite;
+
+pub const BENCH_EXAMPLES: &str = "\
+Examples:
+  warpheap bench
+  warpheap bench --figure churn --rounds 50 --json bench.json
+  warpheap bench --suite full --json suite.json --html suite.html
+  warpheap bench --html bench.html --against old.json
+  warpheap bench --suite quick --backend cpu
+
+Requires a GPU, except for --suite quick. Exit status: 0 if all figures meet their targets, 1 if one does not or
+became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
+
+/// The suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteChoice {
+    /// Every fourth power of two, in less than 1 minute; also on the CPU, with simulated threads
+    Quick,
+    /// Every power of two, in less than 5 minutes
+    Full,
+}
+
+impl From<SuiteChoice> for Suite {
+    fn from(choice: SuiteChoice) -> Suite {
+        match choice {
+            SuiteChoice::Quick => Suite::Quick,
+            SuiteChoice::Full => Suite::Full,
+        }
+    }
+}
+
+/// `warpheap bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Only figures whose name contains this: churn, bump, "4096 B", "heap churn".
+    ///
+    /// Default: all but the heap's, which are measured only if no other name contains it.
+    #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
+    pub figure: String,
+    /// Run a suite instead: times over 2^0 to 2^24 threads and over 16 B to 1 MiB, durations of
+    /// single calls, Rust's collections, and CUDA's malloc in the same run.
+    ///
+    /// Default: none.
+    #[arg(long, value_enum, conflicts_with = "figure")]
+    pub suite: Option<SuiteChoice>,
+    /// Timed rounds of each figure; the result is their median.
+    ///
+    /// Default: 20; in the quick suite 7, and 3 on the CPU. A suite shortens slow measurements.
+    #[arg(long, value_parser = parse::count)]
+    pub rounds: Option<u32>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: PageArgs,
+    #[command(flatten)]
+    pub compare: CompareArgs,
+}

@@ -152,9 +152,14 @@ impl Change {
         (self.old.value > 0.0).then(|| self.new.value / self.old.value)
     }
 
-    /// The change of the value: `+12.3 %`.
+    /// The change of the value: `+12.3 %`, from the double on `+250 %`, from ten times on `12.5 ×`.
     pub fn percent(&self) -> String {
-        self.ratio().map_or_else(|| "from 0".into(), |ratio| format!("{:+.1} %", 100.0 * (ratio - 1.0)))
+        match self.ratio() {
+            None => "from 0".into(),
+            Some(ratio) if ratio >= 10.0 => Unit::Ratio.text(ratio),
+            Some(ratio) if ratio >= 2.0 => format!("{:+.0} %", 100.0 * (ratio - 1.0)),
+            Some(ratio) => format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+        }
     }
 
     /// The verdict as a word.

@@ -74,6 +74,15 @@ fn faster_times_are_better() {
 }
 
 #[test]
+fn large_changes_are_factors() {
+    let percents = [1.5, 3.5, 12.5].map(|scale| {
+        let comparison = compared(results("a", 1.0, 100.0), &results("a", scale, 100.0)).unwrap();
+        comparison.changed()[0].percent()
+    });
+    assert_eq!(percents, ["+50.0 %", "+250 %", "12.5 ×"]);
+}
+
+#[test]
 fn changes_within_noise_or_threshold_are_none() {
     // Medians 8 % apart, ranges that do not overlap; medians 11 % apart, ranges that do.
     for (threshold, scale) in [(0.1, 1.08), (0.0, 1.05), (0.1, 1.11)] {

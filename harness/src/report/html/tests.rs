@@ -162,7 +162,7 @@ fn changes_are_a_section_of_the_page() {
     let comparison = old.compare(&new).unwrap();
     let page = page(&new, Some(&comparison)).unwrap();
     charts(&page);
-    for part in ["Changes since old.json", "commit 0ld", "31 measurements: 1 worse", "+100.0 % WORSE"] {
+    for part in ["Changes since old.json", "commit 0ld", "31 measurements: 1 worse", "+100 % WORSE"] {
         assert!(page.contains(part), "{part}");
     }
 }

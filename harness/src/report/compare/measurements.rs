@@ -59,12 +59,12 @@ fn of_series(series: &Series) -> impl Iterator<Item = Measurement> {
     let unit = if series.unit == "ns" { "ns" } else { "us" };
     let is_reference = series.contender == "floor" || series.contender.starts_with("CUDA");
     let fixed = series.fixed.iter().filter_map(|(name, value)| Some((value.as_u64()?, name.as_str())));
-    let turns = Some((series.turns, "pairs per thread")).filter(|(turns, _)| *turns > 1);
-    let fixed =
-        fixed.chain(turns).map(|(count, name)| format!("{} {name}, ", Count(count))).collect::<String>();
+    let fixed = fixed.map(|(count, name)| format!("{} {name}, ", Count(count))).collect::<String>();
+    // Times of different numbers of turns are different measurements.
+    let turns = if series.turns > 1 { format!(" × {}", series.turns) } else { String::new() };
     series.points.iter().map(move |point| {
         let name = format!(
-            "{} {}, {fixed}{} {}",
+            "{} {}{turns}, {fixed}{} {}",
             series.contender,
             series.operation,
             Count(point.x as u64),

@@ -1,5 +1,5 @@
-//! The PTX of the primitives, of the kernels that ship and of the driver's tests, what one call of the
-//! heap costs, and which module calls CUDA's `malloc`.
+//! The PTX of the primitives, of the kernels that ship and of the driver's tests, what one call of
+//! the heap costs, and which module calls CUDA's `malloc`.
 
 mod barriers;
 mod call_sites;

@@ -1,5 +1,5 @@
-//! CUDA's `malloc` and `free` are declared by the kernels of the benchmark suites, for the driver to
-//! link, and by no other module. Rust's collections allocate from them there.
+//! CUDA's `malloc` and `free` are declared by the kernels of the benchmark suites, for the driver
+//! to link, and by no other module. Rust's collections allocate from them there.
 
 use crate::support::{SHIPPED_KERNELS, built};
 

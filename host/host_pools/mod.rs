@@ -49,7 +49,7 @@ pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
 };
 #[cfg(feature = "csv")]
-pub use adaptor::{LogRow, read_log, read_rows};
+pub use adaptor::{LogReader, LogRow, LogTicks, read_log, read_rows};
 pub use allocator::DeviceAllocator;
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};

@@ -1,4 +1,5 @@
-//! Host pools by name, and operations on any of them: replay of a log, and benchmarks.
+//! Host pools by name, and operations on any of them: replay of a log, and benchmarks. Logs are also
+//! read as a stream of events ([`timeline`]).
 //!
 //! ```text
 //!   a log of allocations ─┐                          ┌─ each call, and memory held   (replay)
@@ -14,6 +15,7 @@ mod play;
 pub mod replay;
 mod script;
 mod spread;
+pub mod timeline;
 
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
 pub use script::Demand;

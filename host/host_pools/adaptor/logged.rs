@@ -28,10 +28,10 @@ mod read;
 
 #[cfg(feature = "csv")]
 pub use read::read_log;
-// For replays, which report the line of an invalid row.
+// For replays and exports, which report the line of an invalid row.
 #[cfg(feature = "csv")]
 #[doc(hidden)]
-pub use read::{LogRow, read_rows};
+pub use read::{LogReader, LogRow, LogTicks, read_rows};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};

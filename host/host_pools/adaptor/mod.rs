@@ -10,6 +10,6 @@ pub use failure::{FailureInjected, Failures};
 pub use limit::Limit;
 pub use logged::{LogAction, LogRecord, Logged};
 #[cfg(feature = "csv")]
-pub use logged::{LogRow, read_log, read_rows};
+pub use logged::{LogReader, LogRow, LogTicks, read_log, read_rows};
 pub use statistics::{AllocStats, Statistics};
 pub use traced::Traced;

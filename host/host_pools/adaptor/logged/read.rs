@@ -4,13 +4,17 @@
 //! read unchanged: without `align`, where 256 is what RMM's allocators promise, with the time of
 //! day, and with addresses as streams.
 
+mod rows;
 #[cfg(test)]
 mod tests;
+mod ticks;
+
+pub use rows::LogReader;
+pub use ticks::LogTicks;
 
 use super::{LogAction, LogRecord};
 use crate::error::{Error, Result};
-use csv::{StringRecord, Trim};
-use std::collections::HashSet;
+use csv::StringRecord;
 use std::io::Read;
 
 /// Alignment of allocations in a log without the column `align`.
@@ -39,15 +43,9 @@ pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
 /// # Errors
 /// The errors of [`read_log`].
 pub fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
-    let mut reader = csv::ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
-    let header = reader.headers().map_err(|error| unreadable(&error))?;
-    if header.is_empty() {
-        return Ok(Vec::new());
-    }
-    let columns = Columns::find(header)?;
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        rows.push(columns.read(&record.map_err(|error| unreadable(&error))?)?);
+    let (mut reader, mut rows) = (LogReader::new(from)?, Vec::new());
+    while let Some(row) = reader.read()? {
+        rows.push(row);
     }
     Ok(in_order(rows))
 }
@@ -195,31 +193,12 @@ fn address(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not an address"))
 }
 
-/// Sorts by time. Within one clock tick, an allocation of a live address is moved behind its free;
-/// other rows keep the order in which they were written. An allocation is written before the block
-/// can be freed.
+/// Sorts by time, and orders the rows of each clock tick.
 fn in_order(mut rows: Vec<LogRow>) -> Vec<LogRow> {
     rows.sort_by_key(|row| row.record.time);
-    let (mut ordered, mut live) = (Vec::with_capacity(rows.len()), HashSet::new());
+    let (mut ordered, mut ticks) = (Vec::with_capacity(rows.len()), LogTicks::default());
     for tick in rows.chunk_by(|a, b| a.record.time == b.record.time) {
-        let mut waiting: Vec<LogRow> = Vec::new();
-        for row in tick {
-            let pointer = row.record.pointer;
-            match row.record.action {
-                LogAction::Allocate if !live.insert(pointer) => waiting.push(*row),
-                LogAction::Free => {
-                    live.remove(&pointer);
-                    ordered.push(*row);
-                    if let Some(place) = waiting.iter().position(|row| row.record.pointer == pointer) {
-                        live.insert(pointer);
-                        ordered.push(waiting.remove(place));
-                    }
-                }
-                _ => ordered.push(*row),
-            }
-        }
-        // Allocated twice: the reader of the log must see this.
-        ordered.append(&mut waiting);
+        ticks.order(tick.iter().copied(), |row| &row.record, |row| ordered.push(row));
     }
     ordered
 }

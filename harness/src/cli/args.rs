@@ -1,6 +1,7 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
 mod device;
+mod export;
 mod map;
 mod output;
 mod pool;
@@ -9,6 +10,7 @@ mod stress;
 use super::parse::{self, JsonTarget};
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, DeviceArgs, GpuArgs};
+pub use export::{PoolExportArgs, TraceFormat};
 use map::MAP_EXAMPLES;
 pub use map::{ColourChoice, DemoHeap, MapArgs};
 pub use output::OutputArgs;

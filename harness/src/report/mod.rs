@@ -5,3 +5,4 @@ pub mod heap_map;
 pub mod human;
 pub mod provenance;
 pub mod table;
+pub mod trace;

@@ -156,7 +156,7 @@ fn many_rows_are_read_in_bounded_memory() {
     let row = |i: usize| {
         let (action, address) = (if i % 2 == 0 { "allocate" } else { "free" }, 0x100 * (1 + i / 2 % 7));
         // Each hundredth row is written 100 rows too late.
-        let time = if i % 100 == 99 { i - 100 } else { i };
+        let time = if i % 100 == 99 { i.saturating_sub(100) } else { i };
         format!("{},{time},{action},{address:#x},8,1,8,\n", i % 16)
     };
     let text: String = std::iter::once(NAMES.to_owned()).chain((0..rows).map(row)).collect();

@@ -11,6 +11,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub use shares::shares;
 pub use svg::svg;
 pub use terminal::{Style, terminal};
 

@@ -18,9 +18,18 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
     let options =
         options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
-    let options = options + &help("map");
-    let names =
-        ["map", "stress", "results", "replay", "global-allocator", "heap", "host-pools", "pool-command"];
+    let options = options + &help("pool export") + &help("map");
+    let names = [
+        "map",
+        "stress",
+        "results",
+        "replay",
+        "global-allocator",
+        "heap",
+        "host-pools",
+        "pool-command",
+        "traces",
+    ];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);
         for option in words(&page, "--") {

@@ -42,8 +42,9 @@ pub struct TraceEvent {
     pub s: Option<&'static str>,
     pub pid: u32,
     pub tid: u32,
-    /// Microseconds.
-    pub ts: f64,
+    /// Microseconds. Metadata has no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ts: Option<f64>,
     pub args: Args,
 }
 
@@ -105,12 +106,13 @@ impl TraceEvent {
     /// An event without category, identifier and scope.
     pub fn new(ph: &'static str, name: Name, pid: u32, ts: f64, args: Args) -> TraceEvent {
         // Threads of different processes must not share a number.
-        TraceEvent { ph, name, cat: None, id: None, s: None, pid, tid: pid, ts, args }
+        TraceEvent { ph, name, cat: None, id: None, s: None, pid, tid: pid, ts: Some(ts), args }
     }
 
     /// The name and the position of a process.
     pub fn process(pid: u32, name: String) -> [TraceEvent; 2] {
-        let metadata = |kind, args| TraceEvent::new("M", Name::Static(kind), pid, 0.0, args);
+        let metadata =
+            |kind, args| TraceEvent { ts: None, ..TraceEvent::new("M", Name::Static(kind), pid, 0.0, args) };
         [
             metadata("process_name", Args::Name { name }),
             metadata("process_sort_index", Args::SortIndex { sort_index: pid }),

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use warpheap::{Error, Result};
 
 /// Rows that are sorted in memory.
-const WINDOW: usize = 1 << 16;
+const WINDOW: usize = 1 << 14;
 
 /// The name of an allocation. Blocks with the same tag share its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -87,8 +87,9 @@ pub enum Args {
     End {
         thread: u64,
         stream: u64,
-        /// Whether the log has no free, but a new allocation of the address.
-        is_lost: bool,
+        /// The log has no free, but a new allocation of the address. Absent if false.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        is_lost: Option<bool>,
     },
     /// The values of a counter.
     Series(BTreeMap<&'static str, u64>),

@@ -86,7 +86,9 @@ fn name(block: &Block) -> Name {
 fn args(event: Event) -> Args {
     let Event { time, thread, stream, block, kind, .. } = event;
     match kind {
-        EventKind::Free | EventKind::Lost => Args::End { thread, stream, is_lost: kind == EventKind::Lost },
+        EventKind::Free | EventKind::Lost => {
+            Args::End { thread, stream, is_lost: (kind == EventKind::Lost).then_some(true) }
+        }
         _ => {
             let allocated_us = (block.allocated != time).then(|| micros(block.allocated));
             let (address, Block { bytes, align, tag, .. }) = (Hex(block.address), block);

@@ -95,7 +95,8 @@ impl Columns {
             let (found, named) = (record.len(), self.count);
             return Err(invalid_row(format!("line {line} has {found} columns, but line 1 has {named}")));
         }
-        let cell = |column: usize, name: &'static str| Cell { line, column, name, text: &record[column] };
+        let cell =
+            |column: usize, name: &'static str| Cell { line, column, name, text: record[column].trim() };
         let align = self.align.map(|column| cell(column, ALIGN).align());
         let record = LogRecord {
             thread: cell(self.thread, "thread").number("a thread number")?,

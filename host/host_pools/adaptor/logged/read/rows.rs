@@ -33,7 +33,7 @@ impl<R: Read> LogReader<R> {
     /// [`Error::AllocLog`](crate::Error::AllocLog) if the first line does not have the names of the
     /// columns, or cannot be read.
     pub fn new(from: R) -> Result<LogReader<R>> {
-        let mut reader = ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
+        let mut reader = ReaderBuilder::new().trim(Trim::Headers).flexible(true).from_reader(from);
         let header = reader.headers().map_err(|error| unreadable(&error))?;
         let columns = if header.is_empty() { None } else { Some(Columns::find(header)?) };
         let tag = header.iter().position(|column| column.eq_ignore_ascii_case(TAG));
@@ -60,6 +60,6 @@ impl<R: Read> LogReader<R> {
 
     /// The tag of the last row. `None` if it has none.
     pub fn tag(&self) -> Option<&str> {
-        self.tag.and_then(|column| self.record.get(column)).filter(|tag| !tag.is_empty())
+        self.tag.and_then(|column| self.record.get(column)).map(str::trim).filter(|tag| !tag.is_empty())
     }
 }

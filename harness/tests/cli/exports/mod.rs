@@ -1,16 +1,17 @@
 //! `warpheap pool export` and `warpheap map --perfetto`: the files of viewers.
 
+#[cfg(target_os = "linux")]
+mod long;
+mod python;
+
 use crate::support::{err, out, status, stdout_and_stderr, warpheap};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::path::PathBuf;
 
-const CHROME: &str = include_str!("schemas/chrome-trace.json");
-const SNAPSHOT: &str = include_str!("schemas/memory-snapshot.json");
+const CHROME: &str = include_str!("../schemas/chrome-trace.json");
+const SNAPSHOT: &str = include_str!("../schemas/memory-snapshot.json");
 
 /// Two streams, of which one is an address, as in RMM's logs; tags, a failure, a leak, and a row
 /// that was written late.
@@ -172,31 +173,6 @@ fn check_as_the_viewer_reads(snapshot: &Value) {
     assert_eq!(live, of_trace);
 }
 
-/// The opcodes that the viewer's unpickler knows, by their names in Python's `pickletools`.
-const OPCODES: &str = "APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT EMPTY_LIST \
-    EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO SETITEM SETITEMS \
-    SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3";
-
-const UNPICKLE: &str = "\
-import json, pickle, pickletools, sys
-data = open(sys.argv[1], 'rb').read()
-unknown = {op.name for op, _, _ in pickletools.genops(data)} - set(sys.argv[2].split())
-wide = [arg for op, arg, _ in pickletools.genops(data) if op.name == 'LONG1' and arg >= 2**63]
-json.dump({'snapshot': pickle.loads(data), 'unknown': sorted(unknown), 'wide': wide}, sys.stdout)";
-
-#[test]
-fn python_reads_the_snapshot() {
-    let files = Files::new(LOG);
-    let snapshot = files.pytorch("");
-    let path = files.folder.path().join("export");
-    let python = Command::new("python3").args(["-c", UNPICKLE]).arg(&path).arg(OPCODES).output();
-    let Ok(output) = python else { return eprintln!("skipped: there is no python3") };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(read["snapshot"], snapshot);
-    assert_eq!((&read["unknown"], &read["wide"]), (&Value::Array(vec![]), &Value::Array(vec![])));
-}
-
 #[test]
 fn filters_select_blocks_and_time() {
     let files = Files::new(LOG);
@@ -310,54 +286,5 @@ fn planted_defects_are_found_by_the_schemas() {
         ("/segments/1/address", (-1).into()),
     ] {
         assert_ne!(objections(SNAPSHOT, &changed(&snapshot, path, to)), [""; 0], "{path}");
-    }
-}
-
-/// Writes a log by 16 threads, with at most 1000 live blocks and rows in disorder. Returns the
-/// number of rows, almost `most`.
-fn long_log(path: &Path, most: u64) -> u64 {
-    let mut file = BufWriter::new(fs::File::create(path).expect("it can be written"));
-    writeln!(file, "thread,time,action,pointer,size,stream,align,tag").expect("written");
-    // Step `2 n` allocates block `n`, and step `2 n + 1999` frees it.
-    let steps = (0..most).filter(|step| step % 2 == 0 || *step >= 1999);
-    let row = |step: u64| {
-        let (block, action) = if step % 2 == 0 { (step / 2, "allocate") } else { (step / 2 - 999, "free") };
-        let (time, address) = (100 * (step ^ 5), 0x7f00_0000_0000 + (block % 1100 << 20));
-        let (thread, bytes, stream, tag) = (step % 16, 256 << (block % 13), 1 + block % 8, block % 40);
-        writeln!(file, "{thread},{time},{action},{address:#x},{bytes},{stream},256,layer {tag}")
-            .expect("written");
-    };
-    steps.map(row).count() as u64
-}
-
-/// Exports with an address space of 256 MiB. `WARPHEAP_EXPORT_ROWS` sets the rows. The target of a
-/// release build is 10 million in 60 s.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_long_log_is_exported_in_bounded_memory() {
-    const TARGET: (u64, f64) = (10_000_000, 60.0);
-    let most =
-        std::env::var("WARPHEAP_EXPORT_ROWS").map_or(Ok(200_000), |rows| rows.parse()).expect("a number");
-    let files = Files::new("");
-    let rows = long_log(&files.log, most);
-    for format in ["perfetto", "pytorch"] {
-        let start = Instant::now();
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v 262144 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_warpheap")])
-            .args(["pool", "export", "--format", format, "--trace"])
-            .arg(&files.log)
-            .arg("--out")
-            .arg(files.folder.path().join("export"))
-            .output()
-            .expect("it starts");
-        let (seconds, said) = (start.elapsed().as_secs_f64(), stdout_and_stderr(&output));
-        assert_eq!(status(&output), 0, "{format}: {said}");
-        eprintln!("{format}: {rows} rows in {seconds:.1} s");
-        assert!(most < TARGET.0 || seconds < TARGET.1, "{seconds:.1} s");
-        // The window, and the rows of one clock tick.
-        let line = said.lines().find(|line| line.starts_with("  memory")).expect("a line").replace(',', "");
-        let held: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        assert!(held[0] <= (1 << 16) + 8 && (1000..1010).contains(&held[1]), "{said}");
-        assert!(said.replace(',', "").contains(&format!("  written  {rows} events")), "{said}");
     }
 }

@@ -122,7 +122,7 @@ fn shuffled(delays: &[u64]) -> String {
     let mut rows: Vec<(u64, String)> = Vec::new();
     for (i, delay) in delays.iter().enumerate() {
         let (time, address) = (i as u64, 0x100 * (1 + i / 2));
-        let action = if i % 2 == 0 { "allocate" } else { "free" };
+        let action = if i.is_multiple_of(2) { "allocate" } else { "free" };
         rows.push((time + delay, format!("1,{},{action},{address:#x},8,1,8,\n", time / 3)));
     }
     rows.sort_by_key(|(written, _)| *written);
@@ -154,7 +154,8 @@ proptest! {
 fn many_rows_are_read_in_bounded_memory() {
     let (rows, window) = (60_000, 64);
     let row = |i: usize| {
-        let (action, address) = (if i % 2 == 0 { "allocate" } else { "free" }, 0x100 * (1 + i / 2 % 7));
+        let (action, address) =
+            (if i.is_multiple_of(2) { "allocate" } else { "free" }, 0x100 * (1 + i / 2 % 7));
         // Each hundredth row is written 100 rows too late.
         let time = if i % 100 == 99 { i.saturating_sub(100) } else { i };
         format!("{},{time},{action},{address:#x},8,1,8,\n", i % 16)

@@ -14,10 +14,11 @@ fn long_log(path: &Path, most: u64) -> u64 {
     let mut file = BufWriter::new(fs::File::create(path).expect("it can be written"));
     writeln!(file, "thread,time,action,pointer,size,stream,align,tag").expect("written");
     // Step `2 n` allocates block `n`, and step `2 n + 1999` frees it.
-    let steps = (0..most).filter(|step| step % 2 == 0 || *step >= 1999);
+    let steps = (0..most).filter(|step| step.is_multiple_of(2) || *step >= 1999);
     let row = |step: u64| {
-        let (block, action) = if step % 2 == 0 { (step / 2, "allocate") } else { (step / 2 - 999, "free") };
-        let (time, address) = (100 * (step ^ 5), 0x7f00_0000_0000 + (block % 1100 << 20));
+        let (block, action) =
+            if step.is_multiple_of(2) { (step / 2, "allocate") } else { (step / 2 - 999, "free") };
+        let (time, address) = (100 * (step ^ 5), 0x7f00_0000_0000 + (block % 1100) * (1 << 20));
         let (thread, bytes, stream, tag) = (step % 16, 256 << (block % 13), 1 + block % 8, block % 40);
         writeln!(file, "{thread},{time},{action},{address:#x},{bytes},{stream},256,layer {tag}")
             .expect("written");

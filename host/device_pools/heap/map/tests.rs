@@ -22,6 +22,7 @@ fn map(parts: &[(u32, SlabContent)]) -> HeapMap {
         schema: HeapMap::SCHEMA.into(),
         label: "a test".into(),
         unix_seconds: 0,
+        subsec_nanos: 0,
         heap_bytes: 64 << 14,
         slab_bytes: 1 << 14,
         mapped_bytes: 64 << 14,

@@ -1,5 +1,5 @@
-//! Host pools by name, and operations on any of them: replay of a log, and benchmarks. Logs are also
-//! read as a stream of events ([`timeline`]).
+//! Host pools by name, and operations on any of them: replay of a log, and benchmarks.
+//! [`timeline`] reads a log as a stream of events.
 //!
 //! ```text
 //!   a log of allocations ─┐                          ┌─ each call, and memory held   (replay)

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Memory is bounded by the live blocks and by the window, not by the rows. Rows are sorted inside
-//! a window of [`WINDOW`] rows. A row of a call that took longer than that many rows is *late*:
+//! a window of 16,384 rows. A row of a call that took longer than that many rows is *late*:
 //! [`Log::scan`], the first of two passes over the file, collects these rows, and the second pass
-//! merges them. A thread makes one call at a time, so there are at most `threads * rows / WINDOW`.
+//! merges them. A thread makes one call at a time, so there are at most `threads * rows / 16,384`.
 
 mod events;
 mod filter;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use warpheap::{Error, Result};
 
 /// Rows that are sorted in memory.
-const WINDOW: usize = 1 << 14;
+const WINDOW: usize = 16_384;
 
 /// The name of an allocation. Blocks with the same tag share its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

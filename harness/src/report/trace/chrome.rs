@@ -94,7 +94,7 @@ pub enum Args {
     /// The values of a counter.
     Series(BTreeMap<&'static str, u64>),
     /// The value of a counter with one series.
-    Bytes { bytes: u64 },
+    Bytes { bytes: u128 },
     /// The name of a process.
     Name { name: String },
     /// The position of a process.
@@ -121,7 +121,7 @@ impl TraceEvent {
     }
 
     /// A value of a counter.
-    pub fn bytes(name: &'static str, pid: u32, ts: f64, bytes: u64) -> TraceEvent {
+    pub fn bytes(name: &'static str, pid: u32, ts: f64, bytes: u128) -> TraceEvent {
         TraceEvent::new("C", Name::Static(name), pid, ts, Args::Bytes { bytes })
     }
 }

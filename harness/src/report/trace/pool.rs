@@ -21,17 +21,18 @@ pub fn perfetto(events: impl Iterator<Item = Result<Event>>, to: &mut dyn Write)
     write(to, Streamed(&RefCell::new(items)))
 }
 
-/// The tracks so far, with the live bytes of exported blocks.
+/// The tracks so far, with the live bytes of exported blocks. Sizes of an invalid log can have any
+/// sum, which fits into 128 bits.
 #[derive(Debug, Default)]
 struct Tracks {
-    live: u64,
+    live: u128,
     streams: HashMap<u64, Track>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Track {
     pid: u32,
-    live: u64,
+    live: u128,
 }
 
 impl Format for Tracks {
@@ -39,7 +40,7 @@ impl Format for Tracks {
 
     fn add(&mut self, event: Event, to: &mut VecDeque<TraceEvent>) {
         let Block { id, stream, bytes, .. } = event.block;
-        let ts = micros(event.time);
+        let (ts, bytes) = (micros(event.time), u128::from(bytes));
         self.introduce(stream, to);
         let Some(track) = self.streams.get_mut(&stream) else { return };
         let pid = track.pid;

@@ -1,7 +1,8 @@
-//! `warpheap pool export` and `warpheap map --perfetto`: the files of viewers.
+//! `warpheap pool export`: the files of viewers.
 
 #[cfg(target_os = "linux")]
 mod long;
+mod maps;
 mod python;
 
 use crate::support::{err, out, status, stdout_and_stderr, warpheap};
@@ -225,6 +226,19 @@ fn invalid_requests_are_rejected_before_a_file_is_written() {
     assert!(!to.exists());
 }
 
+/// Blocks that overlap, that end behind the address space, and have sizes without a sum in 64 bits.
+#[test]
+fn impossible_blocks_are_exported() {
+    let names = LOG.lines().next().expect("a header");
+    let row = |time: u64, address: u64, size: u64| format!("1,{time},allocate,{address:#x},{size},3,8,\n");
+    let rows = [row(1, 0x100, 1000), row(2, 0x200, 200), row(3, u64::MAX, 9), row(4, u64::MAX - 9, u64::MAX)];
+    let more = [row(5, 0x300, u64::MAX), row(u64::MAX, 1 << 62, i64::MAX as u64)];
+    let files = Files::new(&format!("{names}\n{}{}", rows.concat(), more.concat()));
+    let trace = files.perfetto("");
+    assert_eq!((events(&trace, "b").len(), objections(CHROME, &trace).len()), (6, 0));
+    assert!(files.export("pytorch", "").1.contains("written  6 events"));
+}
+
 #[test]
 fn the_export_can_be_standard_output() {
     let files = Files::new(LOG);
@@ -232,36 +246,6 @@ fn the_export_can_be_standard_output() {
     assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
     check(CHROME, &crate::support::json(&output));
     assert!(err(&output).contains("7 rows: 3 allocations, 2 frees, 1 failed calls"), "{}", err(&output));
-}
-
-#[test]
-fn maps_of_a_heap_are_counters_over_time() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let to = folder.path().join("heap.json");
-    let output = warpheap(&format!("map --backend cpu --demo timeline --perfetto {}", to.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
-    let trace: Value = serde_json::from_slice(&fs::read(&to).expect("written")).expect("JSON");
-    check(CHROME, &trace);
-    let of = |name: &str| -> Vec<&Value> {
-        list(&trace, "traceEvents").iter().filter(|event| event["name"] == name).collect()
-    };
-    let memory = of("memory");
-    let live: Vec<_> = memory.iter().map(|event| number(&event["args"], "live")).collect();
-    assert_eq!((live.len(), live[0]), (5, 0));
-    let times: Vec<_> = memory.iter().map(|event| event["ts"].as_f64().expect("a time")).collect();
-    assert!(times[0] == 0.0 && times.is_sorted_by(|a, b| a < b), "{times:?}");
-    let sum =
-        |event: &&Value| event["args"].as_object().expect("series").values().filter_map(Value::as_u64).sum();
-    assert!(
-        memory.iter().map(sum).all(|bytes: u64| bytes == 16 << 20),
-        "the series are the heap: {memory:?}"
-    );
-    for name in ["new", "live, blocks of 4096 B", "largest free range", "failed allocations"] {
-        assert!(!of(name).is_empty(), "no {name}: {trace}");
-    }
-    let same = warpheap(&format!("map --demo fresh --backend cpu --svg {0} --perfetto {0}", to.display()));
-    assert_eq!(status(&same), 2, "{}", stdout_and_stderr(&same));
-    assert!(err(&same).contains("--svg and --perfetto have the same target"), "{}", err(&same));
 }
 
 /// The schemas reject files with planted defects.

@@ -44,6 +44,7 @@ mod driver_pool;
 mod handle;
 mod request;
 mod sync_driver;
+mod tag;
 
 pub use adaptor::{
     AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
@@ -59,3 +60,4 @@ pub use handle::{DeallocateError, PoolBox, PoolBuffer, PoolParts};
 #[cfg(test)]
 pub(crate) use request::address_of;
 pub use sync_driver::SyncDriverAllocator;
+pub use tag::{TagScope, tag};

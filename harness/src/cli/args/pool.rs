@@ -58,8 +58,8 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Replay a log of allocations against pools, and report time, peak and fragmentation.
     ///
-    /// The log is CSV, with the columns thread, time, action, pointer, size, stream and align, as
-    /// `Logged` writes it. RMM's logs, which have no align, are read as well.
+    /// The log is CSV, with the columns thread, time, action, pointer, size, stream, align and tag,
+    /// as `Logged` writes it. RMM's logs, which have no align and no tag, are read as well.
     #[command(after_long_help = REPLAY_EXAMPLES)]
     Replay(PoolReplayArgs),
     /// Benchmark the pools, each beside the driver's synchronous memory.

@@ -111,8 +111,10 @@ fn memory() -> Vec<Error> {
     let (free, total, allocator) = (Bytes(1), Bytes(2), "a limit".into());
     let (why, nearest) = ("no more".into(), "nothing is near".into());
     vec![
-        OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into() }.into(),
-        OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice }.into(),
+        OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into(), report: None }
+            .into(),
+        OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice, report: None }
+            .into(),
         OutOfMemory::Reservation { what: "the heap", requested, reserved, advice }.into(),
         OutOfMemory::AddressSpace { what: "reserve", bytes, device: device(), why, advice }.into(),
         Error::OutOfBounds { offset: Bytes(4), requested, what: "the buffer", size: reserved },

@@ -4,8 +4,8 @@
 //!                                   upstream →
 //!
 //! CachingPool ─┐
-//! BlockPool    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┬─ SyncDriverAllocator
-//! BumpPool     │                                                      └─ DriverPool, another
+//! BlockPool    ├─ Statistics, Tagged, Limit, Logged, Traced, .. ─┬─ SyncDriverAllocator
+//! BumpPool     │                                                 └─ DriverPool, another
 //! another     ─┘
 //! ```
 //!
@@ -47,7 +47,8 @@ mod sync_driver;
 mod tag;
 
 pub use adaptor::{
-    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
+    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, TagStats, Tagged,
+    Traced,
 };
 #[cfg(feature = "csv")]
 pub use adaptor::{LogRow, read_log, read_rows};

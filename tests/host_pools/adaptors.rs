@@ -42,7 +42,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are cached, and the \
-         largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
+         largest free block has 0 B; free blocks, or raise the limit (Limit::new) (WARPHEAP_OOM_REPORT=1 adds a report)"
     );
     free(&limited, max, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
@@ -54,7 +54,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are cached, and the largest free block has 64 B; \
-         free blocks, or raise the limit (Limit::new)"
+         free blocks, or raise the limit (Limit::new) (WARPHEAP_OOM_REPORT=1 adds a report)"
     );
     let block = alloc(&limited, layout(64, 1), &stream);
     assert_eq!(limited.usage().largest_free_bytes, Some(36));

@@ -40,6 +40,7 @@ use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
 use crate::host_pools::tag::current_tag;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -224,6 +225,10 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
 
     fn usage(&self) -> Usage {
         self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
     }
 }
 

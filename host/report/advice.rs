@@ -1,0 +1,116 @@
+//! The cause of failed allocations, from the figures of a report, and what to do about it.
+
+use super::{HeldBy, Holder, MemoryReport};
+use crate::error::Bytes;
+
+/// Holders that are named.
+const NAMED: usize = 3;
+/// The least share of the used bytes for which a holder is named, in percent.
+const LEAST_SHARE: u64 = 10;
+/// Without the size of the request, free memory is enough if it is one part in this many.
+const ENOUGH: u64 = 8;
+
+/// Why allocations failed.
+enum Cause {
+    /// The request exceeds the limit, even with no other block.
+    TooLarge(u64),
+    /// Too little memory is free.
+    InUse,
+    /// Enough memory is free, but not in one range.
+    Fragmented,
+    /// Neither: the request failed in the upstream or the driver, or under contention.
+    Other,
+}
+
+fn cause(report: &MemoryReport) -> Option<Cause> {
+    let largest = report.largest_free_bytes.unwrap_or(u64::MAX);
+    let Some(request) = &report.request else {
+        report.failed_allocations.filter(|failed| *failed > 0)?;
+        return Some(
+            match report.free_bytes.saturating_add(report.withheld_bytes) < report.reserved_bytes / ENOUGH {
+                true => Cause::InUse,
+                false if report.fragmentation() > 0.5 => Cause::Fragmented,
+                false => Cause::Other,
+            },
+        );
+    };
+    let limit = report.limit_bytes.unwrap_or(u64::MAX);
+    Some(match request.bytes {
+        bytes if bytes > limit => Cause::TooLarge(limit),
+        bytes if bytes > report.free_bytes || bytes > limit.saturating_sub(report.used_bytes) => Cause::InUse,
+        bytes if bytes > largest => Cause::Fragmented,
+        _ => Cause::Other,
+    })
+}
+
+/// The sentences of a report.
+pub(super) fn advice(report: &MemoryReport) -> Vec<String> {
+    match cause(report) {
+        None => Vec::new(),
+        Some(Cause::TooLarge(limit)) => {
+            vec![format!("The request exceeds the limit of {:#}: request less, or raise it.", Bytes(limit))]
+        }
+        Some(Cause::InUse) => in_use(report),
+        Some(Cause::Fragmented) => fragmented(report),
+        Some(Cause::Other) => vec![
+            "Enough memory is free now: the allocation failed under contention, or the memory was freed since; try \
+             again."
+                .into(),
+        ],
+    }
+}
+
+fn in_use(report: &MemoryReport) -> Vec<String> {
+    let mut sentences = vec!["Not fragmented: too little memory is free.".to_owned()];
+    let share = |holder: &Holder| percent(holder.bytes, report.used_bytes);
+    let named = report.holders.iter().take(NAMED).filter(|holder| share(holder) >= LEAST_SHARE);
+    sentences.extend(named.map(|holder| {
+        let (what, blocks) = (subject(report.held_by, holder), holder.blocks);
+        let freed = match holder.freed {
+            Some(0) => "; none was freed, which is a leak unless they are all still needed".to_owned(),
+            Some(freed) => format!("; {freed} others were freed"),
+            None => String::new(),
+        };
+        format!("{what} hold {} % of the bytes in use, in {blocks} blocks{freed}.", share(holder))
+    }));
+    sentences.push(match report.held_by {
+        HeldBy::Tag | HeldBy::Site => "Free them earlier, or make the allocator larger.".into(),
+        HeldBy::Size => "Tags say which part of the program allocates them (Tagged, tag).".into(),
+        HeldBy::Class => "A debug heap says which calls allocate them.".into(),
+    });
+    sentences
+}
+
+fn fragmented(report: &MemoryReport) -> Vec<String> {
+    let free = Bytes(report.free_bytes);
+    let ranges = report.free_ranges.map_or(String::new(), |ranges| format!(" {ranges}"));
+    let largest = Bytes(report.largest_free_bytes.unwrap_or(0));
+    let mut sentences =
+        vec![format!("Fragmented: {free:#} are free, but in{ranges} ranges of at most {largest:#}.")];
+    let separator = report.holders.iter().max_by_key(|holder| holder.ends_free_ranges);
+    if let Some(holder) = separator.filter(|holder| holder.ends_free_ranges > 0) {
+        let (what, ended) = (subject(report.held_by, holder), holder.ends_free_ranges);
+        let (bytes, blocks) = (Bytes(holder.bytes), holder.blocks);
+        sentences.push(format!(
+            "{what} separate them: {ended} ranges end at one of these {blocks} blocks, which have {bytes:#} in total."
+        ));
+        sentences.push(
+            "Allocate them before the others, or from a pool of their own; or free them together.".into(),
+        );
+    }
+    sentences
+}
+
+/// The blocks of a holder, as the subject of a sentence.
+fn subject(held_by: HeldBy, holder: &Holder) -> String {
+    match held_by {
+        HeldBy::Size => format!("Blocks of {}", holder.name),
+        HeldBy::Class => format!("Blocks of class {}", holder.name),
+        HeldBy::Tag => format!("Blocks with the tag `{}`", holder.name),
+        HeldBy::Site => format!("Blocks allocated at {}", holder.name),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100 / u128::from(whole.max(1))) as u64
+}

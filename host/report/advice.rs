@@ -23,22 +23,21 @@ enum Cause {
 }
 
 fn cause(report: &MemoryReport) -> Option<Cause> {
-    let largest = report.largest_free_bytes.unwrap_or(u64::MAX);
+    let all_free = report.free_bytes.saturating_add(report.withheld_bytes);
     let Some(request) = &report.request else {
         report.failed_allocations.filter(|failed| *failed > 0)?;
-        return Some(
-            match report.free_bytes.saturating_add(report.withheld_bytes) < report.reserved_bytes / ENOUGH {
-                true => Cause::InUse,
-                false if report.fragmentation() > 0.5 => Cause::Fragmented,
-                false => Cause::Other,
-            },
-        );
+        let enough = report.reserved_bytes / ENOUGH;
+        return Some(match report.free_bytes < enough {
+            true if all_free < enough => Cause::InUse,
+            false if report.fragmentation() <= 0.5 => Cause::Other,
+            _ => Cause::Fragmented,
+        });
     };
-    let limit = report.limit_bytes.unwrap_or(u64::MAX);
+    let (limit, largest) = (report.limit_bytes.unwrap_or(u64::MAX), report.largest_free_bytes);
     Some(match request.bytes {
         bytes if bytes > limit => Cause::TooLarge(limit),
-        bytes if bytes > report.free_bytes || bytes > limit.saturating_sub(report.used_bytes) => Cause::InUse,
-        bytes if bytes > largest => Cause::Fragmented,
+        bytes if bytes > all_free || bytes > limit.saturating_sub(report.used_bytes) => Cause::InUse,
+        bytes if bytes > largest.unwrap_or(u64::MAX) => Cause::Fragmented,
         _ => Cause::Other,
     })
 }
@@ -52,9 +51,11 @@ pub(super) fn advice(report: &MemoryReport) -> Vec<String> {
         }
         Some(Cause::InUse) => in_use(report),
         Some(Cause::Fragmented) => fragmented(report),
+        Some(Cause::Other) if report.picture.is_empty() => {
+            vec!["Enough bytes are free, but only the driver knows in which ranges.".into()]
+        }
         Some(Cause::Other) => vec![
-            "Enough memory is free now: the allocation failed under contention, or the memory was freed since; try \
-             again."
+            "Enough memory is free now: other threads had taken it when the allocation failed. Try again."
                 .into(),
         ],
     }
@@ -82,11 +83,17 @@ fn in_use(report: &MemoryReport) -> Vec<String> {
 }
 
 fn fragmented(report: &MemoryReport) -> Vec<String> {
-    let free = Bytes(report.free_bytes);
-    let ranges = report.free_ranges.map_or(String::new(), |ranges| format!(" {ranges}"));
-    let largest = Bytes(report.largest_free_bytes.unwrap_or(0));
+    let (free, largest) = (Bytes(report.free_bytes), Bytes(report.largest_free_bytes.unwrap_or(0)));
+    let ranges = report.free_ranges.unwrap_or(0);
+    let more = match report.withheld_bytes {
+        0 => String::new(),
+        more => format!(
+            "; {:#} more are for one size class each, in quarantine, or wait for a reset",
+            Bytes(more)
+        ),
+    };
     let mut sentences =
-        vec![format!("Fragmented: {free:#} are free, but in{ranges} ranges of at most {largest:#}.")];
+        vec![format!("Fragmented: {free:#} are free, but in {ranges} ranges of at most {largest:#}{more}.")];
     let separator = report.holders.iter().max_by_key(|holder| holder.ends_free_ranges);
     if let Some(holder) = separator.filter(|holder| holder.ends_free_ranges > 0) {
         let (what, ended) = (subject(report.held_by, holder), holder.ends_free_ranges);
@@ -104,8 +111,7 @@ fn fragmented(report: &MemoryReport) -> Vec<String> {
 /// The blocks of a holder, as the subject of a sentence.
 fn subject(held_by: HeldBy, holder: &Holder) -> String {
     match held_by {
-        HeldBy::Size => format!("Blocks of {}", holder.name),
-        HeldBy::Class => format!("Blocks of class {}", holder.name),
+        HeldBy::Size | HeldBy::Class => format!("Blocks of {}", holder.name),
         HeldBy::Tag => format!("Blocks with the tag `{}`", holder.name),
         HeldBy::Site => format!("Blocks allocated at {}", holder.name),
     }

@@ -62,7 +62,10 @@ impl MemoryReport {
         }
         if self.withheld_bytes > 0 {
             let more = Bytes(self.withheld_bytes);
-            write!(f, "\n             {more:#} more for one size class each, or after a reset")?;
+            write!(
+                f,
+                "\n             {more:#} more are for one size class each, in quarantine, or wait for a reset"
+            )?;
         }
         Ok(())
     }

@@ -22,8 +22,8 @@ impl<'a> Holders<'a> {
         Holders { space, gap_ends, holders: HashMap::new(), counted: HashMap::new() }
     }
 
-    /// Adds a live block.
-    pub fn add(&mut self, name: &str, start: u64, bytes: u64) {
+    /// Adds live blocks of one piece: their number and bytes.
+    pub fn add(&mut self, name: &str, start: u64, (blocks, bytes): (u64, u64)) {
         let ends_gap = self.ends_gap(name, start);
         let holder = match self.holders.get_mut(name) {
             Some(holder) => holder,
@@ -32,7 +32,7 @@ impl<'a> Holders<'a> {
                 self.holders.entry(name.into()).or_insert(holder)
             }
         };
-        holder.blocks += 1;
+        holder.blocks += blocks;
         holder.bytes += bytes;
         holder.ends_free_ranges += u64::from(ends_gap);
     }

@@ -141,14 +141,17 @@ impl MemoryReport {
         self
     }
 
-    /// Groups live blocks by a name: start and bytes of each.
+    /// Groups live blocks by a name. Each item has neighbouring blocks of one piece: the name, their
+    /// start, their number and their bytes.
     pub(crate) fn held_by(
         mut self,
         held_by: HeldBy,
-        blocks: impl IntoIterator<Item = (impl AsRef<str>, u64, u64)>,
+        blocks: impl IntoIterator<Item = (impl AsRef<str>, u64, u64, u64)>,
     ) -> MemoryReport {
         let mut holders = Holders::new(self.space.as_ref());
-        blocks.into_iter().for_each(|(name, start, bytes)| holders.add(name.as_ref(), start, bytes));
+        for (name, start, blocks, bytes) in blocks {
+            holders.add(name.as_ref(), start, (blocks, bytes));
+        }
         self.holders = holders.finish();
         self.held_by = held_by;
         self
@@ -156,7 +159,7 @@ impl MemoryReport {
 
     /// Groups live blocks by their size: start and bytes of each.
     pub(crate) fn held_by_size(self, blocks: impl IntoIterator<Item = (u64, u64)>) -> MemoryReport {
-        let named = blocks.into_iter().map(|(start, bytes)| (holders::doubling(bytes), start, bytes));
+        let named = blocks.into_iter().map(|(start, bytes)| (holders::doubling(bytes), start, 1, bytes));
         self.held_by(HeldBy::Size, named)
     }
 

@@ -152,7 +152,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Tagged<A> {
         let report = self.upstream.report();
         let tags = lock(&self.tags);
         let name = |index: usize| tags.stats[index].name.as_deref().unwrap_or(UNTAGGED);
-        let blocks = tags.live.iter().map(|(start, (index, bytes))| (name(*index), *start, *bytes));
+        let blocks = tags.live.iter().map(|(start, (index, bytes))| (name(*index), *start, 1, *bytes));
         let mut report = report.held_by(HeldBy::Tag, blocks);
         for holder in &mut report.holders {
             let stats = tags.stats.iter().find(|of| of.name.as_deref().unwrap_or(UNTAGGED) == holder.name);

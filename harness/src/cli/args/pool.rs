@@ -163,7 +163,9 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching. Default: all.
+    /// One demonstration: blocks, growable, region, arena, driver, caching, reports.
+    ///
+    /// Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]

@@ -1,12 +1,14 @@
 //! The cause of failed allocations, from the figures of a report, and what to do about it.
 
-use super::{HeldBy, Holder, MemoryReport};
+use super::{HeldBy, Holder, MemoryReport, count};
 use crate::error::Bytes;
 
 /// Holders that are named.
 const NAMED: usize = 3;
 /// The least share of the used bytes for which a holder is named, in percent.
 const LEAST_SHARE: u64 = 10;
+/// The least number of blocks for which it is remarkable that none was freed.
+const MANY: u64 = 16;
 /// Without the size of the request, free memory is enough if it is one part in this many.
 const ENOUGH: u64 = 8;
 
@@ -66,13 +68,15 @@ fn in_use(report: &MemoryReport) -> Vec<String> {
     let share = |holder: &Holder| percent(holder.bytes, report.used_bytes);
     let named = report.holders.iter().take(NAMED).filter(|holder| share(holder) >= LEAST_SHARE);
     sentences.extend(named.map(|holder| {
-        let (what, blocks) = (subject(report.held_by, holder), holder.blocks);
+        let (what, blocks) = (subject(report.held_by, holder), count(holder.blocks, "block"));
         let freed = match holder.freed {
-            Some(0) => "; none was freed, which is a leak unless they are all still needed".to_owned(),
+            Some(0) if holder.blocks >= MANY => {
+                "; none was freed, which is a leak unless all are still needed".to_owned()
+            }
             Some(freed) => format!("; {freed} others were freed"),
             None => String::new(),
         };
-        format!("{what} hold {} % of the bytes in use, in {blocks} blocks{freed}.", share(holder))
+        format!("{what} hold {} % of the bytes in use, in {blocks}{freed}.", share(holder))
     }));
     sentences.push(match report.held_by {
         HeldBy::Tag | HeldBy::Site => "Free them earlier, or make the allocator larger.".into(),
@@ -84,22 +88,19 @@ fn in_use(report: &MemoryReport) -> Vec<String> {
 
 fn fragmented(report: &MemoryReport) -> Vec<String> {
     let (free, largest) = (Bytes(report.free_bytes), Bytes(report.largest_free_bytes.unwrap_or(0)));
-    let ranges = report.free_ranges.unwrap_or(0);
+    let ranges = count(report.free_ranges.unwrap_or(0), "range");
     let more = match report.withheld_bytes {
         0 => String::new(),
-        more => format!(
-            "; {:#} more are for one size class each, in quarantine, or wait for a reset",
-            Bytes(more)
-        ),
+        more => format!("; {:#} more {}", Bytes(more), report.withheld),
     };
     let mut sentences =
-        vec![format!("Fragmented: {free:#} are free, but in {ranges} ranges of at most {largest:#}{more}.")];
+        vec![format!("Fragmented: {free:#} are free, but in {ranges} of at most {largest:#}{more}.")];
     let separator = report.holders.iter().max_by_key(|holder| holder.ends_free_ranges);
     if let Some(holder) = separator.filter(|holder| holder.ends_free_ranges > 0) {
-        let (what, ended) = (subject(report.held_by, holder), holder.ends_free_ranges);
-        let (bytes, blocks) = (Bytes(holder.bytes), holder.blocks);
+        let (what, ended) = (subject(report.held_by, holder), count(holder.ends_free_ranges, "range"));
+        let (blocks, bytes) = (count(holder.blocks, "block"), Bytes(holder.bytes));
         sentences.push(format!(
-            "{what} separate them: {ended} ranges end at one of these {blocks} blocks, which have {bytes:#} in total."
+            "{what} separate them: they end {ended}, and are {blocks} with {bytes:#} in total."
         ));
         sentences.push(
             "Allocate them before the others, or from a pool of their own; or free them together.".into(),

@@ -2,16 +2,18 @@
 //!
 //! ```text
 //! report of the caching pool `activations`
-//!   request    2.0 MiB, aligned to 256, tag `layer 3`
-//!   in use     3.0 MiB of 64.0 MiB; limit 64.0 MiB
-//!   free       61.0 MiB in 62 ranges, the largest 1.0 MiB; fragmentation 98.4 %
-//!   addresses  [2.2.2.2.2.2.2.#]  1.0 MiB per cell; . free, 1 to 9 tenths in use, # all in use
-//!   by tag     bytes      blocks  freed   ends ranges
-//!              2.0 MiB    16      0       15           `index`
+//!   request    16.0 MiB, aligned to 256, tag `result`
+//!   failed     1 allocation so far
+//!   in use     16.0 MiB of 64.0 MiB
+//!   free       48.0 MiB in 16 ranges, the largest 3.0 MiB; fragmentation 93.8 %
+//!   addresses  [#...#...#...#...
+//!              1.0 MiB per cell: . free, 1 to 9 tenths in use, # all in use
+//!   by tag           bytes    blocks     freed  ends ranges
+//!                 16.0 MiB        16         0           15  index
 //!   advice     Fragmented: ...
 //! ```
 
-use super::{HeldBy, Holder, MemoryReport};
+use super::{HeldBy, Holder, MemoryReport, Withheld, count};
 use crate::error::Bytes;
 use std::fmt::{self, Display, Formatter};
 
@@ -42,19 +44,19 @@ impl MemoryReport {
             }
         }
         match self.failed_allocations {
-            Some(failed) => write!(f, "\n  failed     {failed} allocations so far"),
+            Some(failed) => write!(f, "\n  failed     {} so far", count(failed, "allocation")),
             None => Ok(()),
         }
     }
 
     fn fmt_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "\n  in use     {:#} of {:#}", Bytes(self.used_bytes), Bytes(self.reserved_bytes))?;
-        if let Some(limit) = self.limit_bytes {
+        if let Some(limit) = self.limit_bytes.filter(|limit| *limit != self.reserved_bytes) {
             write!(f, "; limit {:#}", Bytes(limit))?;
         }
         write!(f, "\n  free       {:#}", Bytes(self.free_bytes))?;
         if let Some(ranges) = self.free_ranges {
-            write!(f, " in {ranges} ranges")?;
+            write!(f, " in {}", count(ranges, "range"))?;
         }
         if let Some(largest) = self.largest_free_bytes {
             let fragmentation = 100.0 * self.fragmentation();
@@ -62,10 +64,7 @@ impl MemoryReport {
         }
         if self.withheld_bytes > 0 {
             let more = Bytes(self.withheld_bytes);
-            write!(
-                f,
-                "\n             {more:#} more are for one size class each, in quarantine, or wait for a reset"
-            )?;
+            write!(f, "\n             {more:#} more {}", self.withheld)?;
         }
         Ok(())
     }
@@ -88,9 +87,11 @@ impl MemoryReport {
             HeldBy::Tag => "by tag",
             HeldBy::Site => "by site",
         };
-        write!(f, "\n  {by:<11}{:>11} {:>9} {:>9} {:>12}", "bytes", "blocks", "freed", "ends ranges")?;
+        let has_freed = self.holders.iter().any(|holder| holder.freed.is_some());
+        let freed = if has_freed { "     freed" } else { "" };
+        write!(f, "\n  {by:<11}{:>11} {:>9}{freed} {:>12}", "bytes", "blocks", "ends ranges")?;
         for holder in self.holders.iter().take(SHOWN) {
-            holder.fmt_row(f)?;
+            holder.fmt_row(f, has_freed)?;
         }
         match self.holders.len().saturating_sub(SHOWN) {
             0 => Ok(()),
@@ -100,11 +101,24 @@ impl MemoryReport {
 }
 
 impl Holder {
-    fn fmt_row(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let bytes = format!("{:#}", Bytes(self.bytes));
-        let freed = self.freed.map_or("-".into(), |freed| freed.to_string());
+    fn fmt_row(&self, f: &mut Formatter<'_>, has_freed: bool) -> fmt::Result {
         let Holder { blocks, ends_free_ranges, name, .. } = self;
-        write!(f, "\n  {:<11}{bytes:>11} {blocks:>9} {freed:>9} {ends_free_ranges:>12}  {name}", "")
+        write!(f, "\n  {:<11}{:>11} {blocks:>9}", "", format!("{:#}", Bytes(self.bytes)))?;
+        if has_freed {
+            write!(f, " {:>9}", self.freed.map_or("-".into(), |freed| freed.to_string()))?;
+        }
+        write!(f, " {ends_free_ranges:>12}  {name}")
+    }
+}
+
+/// The end of a sentence about these bytes.
+impl Display for Withheld {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Withheld::InClasses => "are free for one size class each",
+            Withheld::InQuarantine => "are in quarantine, or free for one size class each",
+            Withheld::UntilReset => "are free after a reset",
+        })
     }
 }
 

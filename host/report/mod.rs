@@ -62,6 +62,9 @@ pub struct MemoryReport {
     pub holders: Vec<Holder>,
     /// The cause of the failure, and what to do: one sentence each.
     pub advice: Vec<String>,
+    /// Why the withheld bytes are not free: the end of a sentence.
+    #[serde(skip)]
+    pub(crate) withheld: Withheld,
     /// The addresses, for adaptors that group the blocks in another way.
     #[serde(skip)]
     pub(crate) space: Option<Space>,
@@ -77,6 +80,23 @@ pub struct FailedRequest {
     pub align: u64,
     /// The tag of the thread that requested it.
     pub tag: Option<String>,
+}
+
+/// Why bytes that are not in use are in no free range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    /// They are in slabs or runs of a size class.
+    #[default]
+    InClasses,
+    /// The same, or in the quarantine of a debug heap.
+    InQuarantine,
+    /// A bump pool frees them by a reset.
+    UntilReset,
+}
+
+/// `1 block`, or `2 blocks`.
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// What groups the live blocks of a report.

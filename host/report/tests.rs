@@ -77,7 +77,7 @@ fn a_fragmentation_is_explained_by_the_blocks_that_cause_it() {
     let text = report.to_string();
     for part in [
         "Fragmented: 48.0 MiB are free, but in 16 ranges of at most 3.0 MiB.",
-        "Blocks of 1.0 MiB to 2.0 MiB separate them: 16 ranges end at one of these 16 blocks",
+        "Blocks of 1.0 MiB to 2.0 MiB separate them: they end 16 ranges, and are 16 blocks with 16.0 MiB in total.",
     ] {
         assert!(text.contains(part), "{text}");
     }

@@ -5,7 +5,7 @@ use super::map::{HeapMap, MapPart, MapTotals, SlabContent};
 use super::pool::Heap;
 use super::snapshot::HeapSnapshot;
 use crate::error::Result;
-use crate::report::{Extent, HeldBy, MemoryReport, Space};
+use crate::report::{Extent, HeldBy, MemoryReport, Space, Withheld};
 use crate::usage::Usage;
 
 /// Name of the large allocations among the classes.
@@ -55,7 +55,8 @@ impl HeapSnapshot {
             let name = site.map_or_else(|| UNKNOWN_SITE.into(), AllocationSite::to_string);
             blocks.push((name, leak.address.wrapping_sub(base), 1, leak.bytes));
         });
-        report.held_by(HeldBy::Site, blocks).concluded()
+        let report = report.held_by(HeldBy::Site, blocks);
+        MemoryReport { withheld: Withheld::InQuarantine, ..report }.concluded()
     }
 }
 
@@ -81,8 +82,11 @@ impl HeapMap {
         let live = used.clone().filter_map(|part| Some((part, part.live()?)));
         let drawn = used.map(|part| (extent(part), part.drawn_bytes(extent(part).bytes)));
         let holders = live.map(|(part, live)| (live.name, extent(part).start, live.blocks, live.bytes));
-        let report =
-            MemoryReport::new("a heap", usage).with_space(space, drawn).held_by(HeldBy::Class, holders);
+        let heap = match self.label.as_str() {
+            "" => "a heap".to_owned(),
+            label => format!("a heap, {label}"),
+        };
+        let report = MemoryReport::new(heap, usage).with_space(space, drawn).held_by(HeldBy::Class, holders);
         MemoryReport {
             failed_allocations: Some(self.failed_allocations),
             limit_bytes: Some(self.heap_bytes),

@@ -10,7 +10,7 @@ use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, check_request, explain, free_on_drop, invalid_free, ptr_at};
 use crate::host_pools::sync_driver::SyncDriverAllocator;
 use crate::lock::lock;
-use crate::report::{Extent, MemoryReport, Space};
+use crate::report::{Extent, MemoryReport, Space, Withheld};
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -208,7 +208,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
         let report = MemoryReport::new(&*self.name, self.usage_of(&state))
             .with_space(space, state.cursor.live_blocks().map(Extent::used));
         let blocks = state.cursor.live_blocks().chain(state.overflow.blocks());
-        report.held_by_size(blocks).concluded()
+        MemoryReport { withheld: Withheld::UntilReset, ..report.held_by_size(blocks) }.concluded()
     }
 }
 

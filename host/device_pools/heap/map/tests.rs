@@ -177,7 +177,8 @@ fn a_report_has_the_figures_and_the_holders_of_its_map() {
     let heap = used_heap();
     let (map, report) = (map_of(&heap), heap.report().unwrap());
     let totals = map.totals();
-    assert_eq!(report, map.report());
+    assert_eq!(report, HeapMap { label: String::new(), ..map.clone() }.report());
+    assert!(map.report().to_string().starts_with("report of a heap, a test\n"));
     assert_eq!((report.used_bytes, report.reserved_bytes), (totals.live_bytes, BYTES));
     let all = report.used_bytes + report.free_bytes + report.withheld_bytes;
     assert_eq!((all, report.largest_free_bytes), (BYTES, Some(totals.largest_free_bytes)));

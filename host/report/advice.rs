@@ -73,6 +73,7 @@ fn in_use(report: &MemoryReport) -> Vec<String> {
             Some(0) if holder.blocks >= MANY => {
                 "; none was freed, which is a leak unless all are still needed".to_owned()
             }
+            Some(0) => "; none was freed".into(),
             Some(freed) => format!("; {freed} others were freed"),
             None => String::new(),
         };

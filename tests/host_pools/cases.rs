@@ -7,7 +7,7 @@ use warpheap::host_pools::{
     BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, FailureInjected,
     Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Tagged, Traced,
 };
-use warpheap::{Device, Error, Result, Stream, Usage};
+use warpheap::{Device, Error, MemoryReport, Result, Stream, Usage};
 use warpheap_device::kernel::DevicePtr;
 
 pub type Any = Box<dyn DeviceAllocator>;
@@ -87,6 +87,10 @@ unsafe impl DeviceAllocator for Resetting {
 
     fn usage(&self) -> Usage {
         self.0.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.0.report()
     }
 }
 

@@ -4,6 +4,7 @@ mod failure;
 mod limit;
 mod logged;
 mod statistics;
+mod tagged;
 mod traced;
 
 pub use failure::{FailureInjected, Failures};
@@ -12,4 +13,5 @@ pub use logged::{LogAction, LogRecord, Logged};
 #[cfg(feature = "csv")]
 pub use logged::{LogReader, LogRow, LogTicks, read_log, read_rows};
 pub use statistics::{AllocStats, Statistics};
+pub use tagged::{TagStats, Tagged};
 pub use traced::Traced;

@@ -9,6 +9,7 @@ pub const MAP_EXAMPLES: &str = "\
 Examples:
   warpheap map --demo fragmented
   warpheap map --demo timeline --backend cpu --svg timeline.svg
+  warpheap map --demo leak --report
   warpheap stress --allocator heap --map heap.json
   warpheap map heap.json --svg heap.svg
   warpheap map before.json after.json
@@ -59,6 +60,11 @@ pub struct MapArgs {
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub perfetto: Option<JsonTarget>,
+    /// Print a report of the last map: what holds the memory, and why allocations failed.
+    ///
+    /// Default: no.
+    #[arg(long)]
+    pub report: bool,
     /// Whether the text has colours. They repeat what the characters show.
     ///
     /// Default: auto.
@@ -84,6 +90,8 @@ pub enum DemoHeap {
     Full,
     /// Five maps of a heap that is filled, fragmented and emptied
     Timeline,
+    /// Four maps of a heap in which the blocks of one size are never freed
+    Leak,
 }
 
 /// Whether text has colours.

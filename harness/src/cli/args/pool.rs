@@ -59,8 +59,8 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Replay a log of allocations against pools, and report time, peak and fragmentation.
     ///
-    /// The log is CSV, with the columns thread, time, action, pointer, size, stream and align, as
-    /// `Logged` writes it. RMM's logs, which have no align, are read as well.
+    /// The log is CSV, with the columns thread, time, action, pointer, size, stream, align and tag,
+    /// as `Logged` writes it. RMM's logs, which have no align and no tag, are read as well.
     #[command(after_long_help = REPLAY_EXAMPLES)]
     Replay(PoolReplayArgs),
     /// Export a log for a viewer: Perfetto, chrome://tracing, PyTorch's memory viewer.
@@ -171,7 +171,9 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching. Default: all.
+    /// One demonstration: blocks, growable, region, arena, driver, caching, reports.
+    ///
+    /// Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]

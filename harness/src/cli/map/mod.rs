@@ -31,6 +31,9 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
         None => read::maps(&args.files)?,
     };
     console.say(terminal(&maps, style(&args, console)));
+    if let Some(map) = maps.last().filter(|_| args.report) {
+        console.say(format_args!("{}\n", map.report()));
+    }
     if let Some(target) = &args.svg {
         write_target(target, "picture", console, |to| to.write_all(svg(&maps).as_bytes()))?;
     }

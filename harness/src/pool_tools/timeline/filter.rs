@@ -24,10 +24,10 @@ pub struct Filter {
 impl Filter {
     /// Whether the block of an allocation is exported.
     pub(super) fn accepts(&self, row: &Row) -> bool {
-        let LogRecord { size, stream, .. } = row.record();
+        let LogRecord { size, stream, tag, .. } = row.record();
         let has_size =
             self.min_size.is_none_or(|min| *size >= min) && self.max_size.is_none_or(|max| *size <= max);
-        let has_tag = || row.tag.as_ref().is_some_and(|tag| self.tags.iter().any(|one| **one == **tag));
+        let has_tag = || tag.as_ref().is_some_and(|tag| self.tags.iter().any(|one| **one == **tag));
         has_size
             && (self.streams.is_empty() || self.streams.contains(stream))
             && (self.tags.is_empty() || has_tag())

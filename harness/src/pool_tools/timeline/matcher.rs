@@ -63,7 +63,7 @@ impl Matcher {
     fn allocate(&mut self, row: Row, summary: &mut EventsSummary, mut add: impl FnMut(Event)) {
         summary.allocations += 1;
         let is_accepted = self.filter.accepts(&row);
-        let block = self.block(row);
+        let block = self.block(&row);
         let event = Event::alloc(block.allocated, &block);
         let before = self.live.insert(block.address, is_accepted.then_some(block));
         summary.allocated_twice += u64::from(before.is_some());
@@ -99,17 +99,18 @@ impl Matcher {
         };
         let block = match live {
             Some(block) => block,
-            None => self.filter.accepts(&row).then(|| self.block(row)),
+            None => self.filter.accepts(&row).then(|| self.block(&row)),
         };
         if let Some(block) = block {
             add(Event { time, kind, thread, stream, block });
         }
     }
 
-    fn block(&mut self, row: Row) -> Block {
+    fn block(&mut self, row: &Row) -> Block {
         self.blocks += 1;
         let LogRecord { time, thread, stream, pointer, size, align, .. } = *row.record();
         let (id, address, bytes, allocated) = (self.blocks, pointer, size, time);
-        Block { id, address, bytes, align, thread, stream, allocated, tag: row.tag }
+        let tag = row.record().tag.clone().map(Tag);
+        Block { id, address, bytes, align, thread, stream, allocated, tag }
     }
 }

@@ -1,34 +1,29 @@
 //! The rows of a log in order of time.
 
-use super::Tag;
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::io::Read;
 use std::iter::Peekable;
-use std::sync::Arc;
 use std::vec::IntoIter;
 use warpheap::Result;
 use warpheap::host_pools::{LogReader, LogRecord, LogRow, LogTicks};
 
-/// A row and its tag. Rows are ordered by time, then by line.
+/// A row. Rows are ordered by time, then by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    row: LogRow,
-    pub tag: Option<Tag>,
-}
+pub(super) struct Row(LogRow);
 
 impl Row {
     pub fn record(&self) -> &LogRecord {
-        &self.row.record
+        &self.0.record
     }
 
     pub fn time(&self) -> u64 {
-        self.row.record.time
+        self.0.record.time
     }
 
     fn key(&self) -> (u64, u64) {
-        (self.time(), self.row.line)
+        (self.time(), self.0.line)
     }
 }
 
@@ -51,7 +46,6 @@ impl PartialOrd for Row {
 ///   returned are in `late`.
 pub(super) struct Window<R> {
     reader: LogReader<R>,
-    tags: HashSet<Arc<str>>,
     heap: BinaryHeap<Reverse<Row>>,
     capacity: usize,
     /// Time and line of the last returned row.
@@ -69,8 +63,7 @@ impl<R> fmt::Debug for Window<R> {
 impl<R: Read> Window<R> {
     pub fn new(from: R, capacity: usize) -> Result<Window<R>> {
         let (reader, heap) = (LogReader::new(from)?, BinaryHeap::new());
-        let (tags, late) = (HashSet::new(), Vec::new());
-        Ok(Window { reader, tags, heap, capacity, last: (0, 0), late, is_ended: false })
+        Ok(Window { reader, heap, capacity, last: (0, 0), late: Vec::new(), is_ended: false })
     }
 
     pub fn has_tags(&self) -> bool {
@@ -89,7 +82,7 @@ impl<R: Read> Window<R> {
                 self.is_ended = true;
                 break;
             };
-            let row = Row { row, tag: self.tag() };
+            let row = Row(row);
             if row.key() < self.last {
                 self.late.push(row);
             } else {
@@ -99,17 +92,6 @@ impl<R: Read> Window<R> {
         let Some(Reverse(row)) = self.heap.pop() else { return Ok(None) };
         self.last = row.key();
         Ok(Some(row))
-    }
-
-    /// The tag of the row that was just read.
-    fn tag(&mut self) -> Option<Tag> {
-        let tag = self.reader.tag()?;
-        if let Some(known) = self.tags.get(tag) {
-            return Some(Tag(known.clone()));
-        }
-        let tag: Arc<str> = tag.into();
-        self.tags.insert(tag.clone());
-        Some(Tag(tag))
     }
 }
 

@@ -143,9 +143,9 @@ proptest! {
         let mut rows = Ordered::new(Window::new(text.as_bytes(), window).unwrap(), log.late);
         let mut streamed = Vec::new();
         while let Some(row) = rows.next().unwrap() {
-            streamed.push(*row.record());
+            streamed.push(row.record().clone());
         }
-        prop_assert_eq!(streamed, sorted.iter().map(|row| row.record).collect::<Vec<_>>());
+        prop_assert_eq!(streamed, sorted.into_iter().map(|row| row.record).collect::<Vec<_>>());
     }
 }
 

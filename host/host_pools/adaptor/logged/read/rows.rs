@@ -1,28 +1,24 @@
 //! Reads the rows of a log one by one, in the order of the file.
 
-use super::{Columns, LogRow, unreadable};
+use super::{Columns, LogRow, Tags, unreadable};
 use crate::error::Result;
 use csv::{Reader, ReaderBuilder, StringRecord, Trim};
 use std::fmt;
 use std::io::Read;
 
-/// Name of the optional column with the tags of allocations.
-const TAG: &str = "tag";
-
-/// Reads a log row by row. Its memory does not depend on the number of rows.
+/// Reads a log row by row. Its memory depends on the number of tags, not on the number of rows.
 pub struct LogReader<R> {
     reader: Reader<R>,
     /// `None` for an empty input.
     columns: Option<Columns>,
-    /// Position of the column `tag`.
-    tag: Option<usize>,
+    tags: Tags,
     /// The last row.
     record: StringRecord,
 }
 
 impl<R> fmt::Debug for LogReader<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogReader").field("tag", &self.tag).field("record", &self.record).finish()
+        f.debug_struct("LogReader").field("record", &self.record).finish_non_exhaustive()
     }
 }
 
@@ -36,8 +32,7 @@ impl<R: Read> LogReader<R> {
         let mut reader = ReaderBuilder::new().trim(Trim::Headers).flexible(true).from_reader(from);
         let header = reader.headers().map_err(|error| unreadable(&error))?;
         let columns = if header.is_empty() { None } else { Some(Columns::find(header)?) };
-        let tag = header.iter().position(|column| column.eq_ignore_ascii_case(TAG));
-        Ok(LogReader { reader, columns, tag, record: StringRecord::new() })
+        Ok(LogReader { reader, columns, tags: Tags::default(), record: StringRecord::new() })
     }
 
     /// Reads the next row. `None` at the end.
@@ -50,16 +45,11 @@ impl<R: Read> LogReader<R> {
         if !self.reader.read_record(&mut self.record).map_err(|error| unreadable(&error))? {
             return Ok(None);
         }
-        columns.read(&self.record).map(Some)
+        columns.read(&self.record, &mut self.tags).map(Some)
     }
 
     /// Whether the log has the column `tag`.
     pub fn has_tags(&self) -> bool {
-        self.tag.is_some()
-    }
-
-    /// The tag of the last row. `None` if it has none.
-    pub fn tag(&self) -> Option<&str> {
-        self.tag.and_then(|column| self.record.get(column)).map(str::trim).filter(|tag| !tag.is_empty())
+        self.columns.as_ref().is_some_and(|columns| columns.tag.is_some())
     }
 }

@@ -50,6 +50,7 @@ mod faults;
 pub mod host_pools;
 mod kernels;
 mod lock;
+mod report;
 pub mod simt;
 mod usage;
 
@@ -58,6 +59,7 @@ pub use driver::{
     KernelImage, LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};
+pub use report::{Cell, FailedRequest, HeldBy, Holder, MemoryReport, report_out_of_memory};
 pub use usage::Usage;
 pub use warpheap_device::device_data;
 pub use warpheap_device::kernel::{Arg, DeviceData};

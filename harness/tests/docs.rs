@@ -18,7 +18,7 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
     let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
     let options =
         options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
-    let options = options + &help("map") + &help("report");
+    let options = options + &help("pool export") + &help("map") + &help("report");
     let names = [
         "map",
         "bench",
@@ -30,6 +30,8 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
         "heap",
         "host-pools",
         "pool-command",
+        "traces",
+        "out-of-memory",
     ];
     for name in names.map(|name| format!("guide/{name}.md")) {
         let page = page(&name);
@@ -53,6 +55,35 @@ fn the_guide_to_the_pool_command_has_every_pool_and_figure() {
     }
 }
 
+/// The lines of code blocks of a page that are output of the program.
+#[test]
+fn the_guide_to_reports_has_the_output_of_the_program() {
+    let page = page("guide/out-of-memory.md");
+    let output = |command: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
+            .args(command.split(' '))
+            .output()
+            .expect("the program starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let demo = output("pool demo reports --backend cpu");
+    let heaps =
+        ["fragmented", "leak"].map(|heap| output(&format!("map --demo {heap} --report --backend cpu")));
+    let heaps = heaps.concat();
+    // The threads of a heap get other blocks in each run, so its figures differ.
+    let label = |line: &str| line.chars().take(13).collect::<String>();
+    let has_label = |line: &str| heaps.lines().any(|other| label(other) == label(line));
+    let blocks = page.split("```text\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    let mut reports = 0;
+    for block in blocks.filter(|block| block.starts_with("report of ")) {
+        let is_of_heap = block.starts_with("report of a heap, ");
+        let is_shown = if is_of_heap { block.lines().all(has_label) } else { demo.contains(block) };
+        assert!(is_shown, "not printed by the program:\n{block}\nbut:\n{demo}\n{heaps}");
+        reports += 1;
+    }
+    assert_eq!(reports, 4);
+}
+
 #[test]
 fn the_guide_to_maps_has_every_field_and_demonstration() {
     use serde_json::Value;
@@ -74,7 +105,7 @@ fn the_guide_to_maps_has_every_field_and_demonstration() {
     for kind in ["run", "large", "free", "fresh", "unmapped", "unknown"] {
         assert!(page.contains(&format!("| `{kind}` |")), "{kind} is not explained");
     }
-    for demo in ["fresh", "mixed", "fragmented", "full", "timeline"] {
+    for demo in ["fresh", "mixed", "fragmented", "full", "timeline", "leak"] {
         assert!(page.contains(&format!("`--demo {demo}`")), "{demo} is not explained");
     }
     let picture = self::page("guide/map-fragmented.svg");

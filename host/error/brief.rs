@@ -66,7 +66,7 @@ mod tests {
             message(limit()),
             "a caching pool (its upstream is out of memory: a limit has 0 B of 1048576 B (1.0 MiB) in use) cannot allocate 2097152 B \
              (2.0 MiB): 0 B of 0 B are in use, 0 B are cached, and the largest free block has 0 B; free blocks, run \
-             fewer programs on the device, or free memory in a hook (on_exhausted)"
+             fewer programs on the device, or free memory in a hook (on_exhausted) (WARPHEAP_OOM_REPORT=1 adds a report)"
         );
         let device = Device::cpu_with_executor(
             crate::simt::Executor::new(crate::simt::Mode::Replay { seed: 1 }),

@@ -1,13 +1,18 @@
 //! Out of memory: the details of [`Error::OutOfMemory`](super::Error::OutOfMemory).
 
 use super::Bytes;
+use crate::report::MemoryReport;
+use std::fmt;
 
 /// The resource that is exhausted.
 #[derive(thiserror::Error, Debug, Clone)]
 #[non_exhaustive]
 pub enum OutOfMemory {
     /// The device is out of memory. Free memory on the device, or run fewer programs on it.
-    #[error("cannot allocate {requested} on {device}: {free} of {total} are free; {advice}")]
+    #[error(
+        "cannot allocate {requested} on {device}: {free} of {total} are free; {advice}{}",
+        Below(report, "")
+    )]
     Device {
         /// The device's name.
         device: String,
@@ -19,12 +24,17 @@ pub enum OutOfMemory {
         total: Bytes,
         /// Advice.
         advice: String,
+        /// The report of the host pool that failed, if
+        /// [`report_out_of_memory`](crate::report_out_of_memory) is on. The message then ends with
+        /// it.
+        report: Option<Box<MemoryReport>>,
     },
 
     /// A host allocator is out of memory, or too fragmented. Free some of its blocks and try again.
     #[error(
         "{allocator} cannot allocate {requested}: {used} of {reserved} are in use, {cached} are cached, and the largest \
-         free block has {largest}; {advice}"
+         free block has {largest}; {advice}{}",
+        Below(report, HINT)
     )]
     Pool {
         /// The allocator.
@@ -42,6 +52,8 @@ pub enum OutOfMemory {
         largest: Bytes,
         /// Advice.
         advice: &'static str,
+        /// As for a device.
+        report: Option<Box<MemoryReport>>,
     },
 
     /// A growable object reached the end of its reserved addresses. Reserve more when it is built.
@@ -71,4 +83,37 @@ pub enum OutOfMemory {
         /// Advice.
         advice: &'static str,
     },
+}
+
+impl OutOfMemory {
+    /// The place of the report, in the errors that can have one.
+    pub(super) fn report_mut(&mut self) -> Option<&mut Option<Box<MemoryReport>>> {
+        match self {
+            OutOfMemory::Device { report, .. } | OutOfMemory::Pool { report, .. } => Some(report),
+            OutOfMemory::Reservation { .. } | OutOfMemory::AddressSpace { .. } => None,
+        }
+    }
+
+    /// The report of the pool that failed.
+    pub fn report(&self) -> Option<&MemoryReport> {
+        match self {
+            OutOfMemory::Device { report, .. } | OutOfMemory::Pool { report, .. } => report.as_deref(),
+            OutOfMemory::Reservation { .. } | OutOfMemory::AddressSpace { .. } => None,
+        }
+    }
+}
+
+/// The end of a message without a report.
+const HINT: &str = " (WARPHEAP_OOM_REPORT=1 adds a report)";
+
+/// Prints a report on the lines below a message, or the text instead of one.
+struct Below<'a>(&'a Option<Box<MemoryReport>>, &'static str);
+
+impl fmt::Display for Below<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(report) => write!(f, "\n{report}"),
+            None => f.write_str(self.1),
+        }
+    }
 }

@@ -31,6 +31,8 @@ pub use kernel::{Dangling, InvalidModule, KernelFault};
 pub use memory::OutOfMemory;
 pub use request::{InvalidConfig, InvalidFree, InvalidRequest, NotSupported};
 
+use crate::report::MemoryReport;
+
 /// A result with the error type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -202,6 +204,26 @@ impl Error {
     #[must_use]
     pub fn is_no_device(&self) -> bool {
         matches!(self, Error::NoDevice { .. })
+    }
+
+    /// The report of the host pool that was out of memory, if
+    /// [`report_out_of_memory`](crate::report_out_of_memory) was on.
+    #[must_use]
+    pub fn report(&self) -> Option<&MemoryReport> {
+        match self {
+            Error::OutOfMemory(error) => error.report(),
+            _ => None,
+        }
+    }
+
+    /// Adds a report, if this is the failure of a pool that was out of memory.
+    pub(crate) fn with_report(mut self, report: impl FnOnce() -> MemoryReport) -> Error {
+        if let Error::OutOfMemory(error) = &mut self
+            && let Some(place) = error.report_mut()
+        {
+            *place = Some(Box::new(report()));
+        }
+        self
     }
 
     /// Whether the device is unusable: a kernel failed, and its context or stream with it.

@@ -111,8 +111,10 @@ fn memory() -> Vec<Error> {
     let (free, total, allocator) = (Bytes(1), Bytes(2), "a limit".into());
     let (why, nearest) = ("no more".into(), "nothing is near".into());
     vec![
-        OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into() }.into(),
-        OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice }.into(),
+        OutOfMemory::Device { device: device(), requested, free, total, advice: advice.into(), report: None }
+            .into(),
+        OutOfMemory::Pool { allocator, requested, used, reserved, cached, largest, advice, report: None }
+            .into(),
         OutOfMemory::Reservation { what: "the heap", requested, reserved, advice }.into(),
         OutOfMemory::AddressSpace { what: "reserve", bytes, device: device(), why, advice }.into(),
         Error::OutOfBounds { offset: Bytes(4), requested, what: "the buffer", size: reserved },
@@ -165,4 +167,17 @@ fn the_source_of_a_cpu_fault_is_the_executors_error() {
 #[test]
 fn an_error_is_small() {
     assert!(size_of::<Error>() <= 96, "{}", size_of::<Error>());
+}
+
+#[test]
+fn only_out_of_memory_errors_of_pools_have_a_report() {
+    for error in all() {
+        let before = error.to_string();
+        let report = || crate::report::MemoryReport { allocator: "a limit".into(), ..Default::default() };
+        let with = error.with_report(report);
+        let has_report = (23..=24).contains(&position(&with));
+        assert_eq!(with.report().is_some(), has_report, "{with}");
+        assert_eq!(with.to_string().contains("\nreport of a limit\n"), has_report, "{with}");
+        assert!(has_report || with.to_string() == before, "{with}");
+    }
 }

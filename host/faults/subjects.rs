@@ -5,7 +5,7 @@ use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::{
     BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, Limit, Logged,
-    Overflow, RungStats, Statistics, SyncDriverAllocator, Traced,
+    Overflow, RungStats, Statistics, SyncDriverAllocator, Tagged, Traced,
 };
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
     small("driver memory", 4, MEMORY, |device, _| boxed(Ok(driver(device)))),
     small("driver memory in adaptors", 6, MEMORY, |device, _| {
         let limited = Limit::new(driver(device), 20_000);
-        boxed(Ok(Statistics::new(Traced::new(Logged::new(limited, std::io::sink())))))
+        boxed(Ok(Statistics::new(Tagged::new(Logged::new(limited, std::io::sink())))))
     }),
     small("block pool", 8, ONE_REGION, |_, memory| {
         boxed(BlockPool::builder(layout(4096), 6).build_over(memory))

@@ -2,6 +2,7 @@
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::Arc;
@@ -59,6 +60,15 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     /// Current usage. While other threads allocate, the figures may be out of date when the call
     /// returns.
     fn usage(&self) -> Usage;
+
+    /// What is in use, what is free, and what holds the memory. Unlike [`usage`](Self::usage), it
+    /// may read the state of every block: some 10 ms for 100,000 live blocks.
+    ///
+    /// Without an implementation, the report has the figures of `usage` only. An adaptor should
+    /// forward the call.
+    fn report(&self) -> MemoryReport {
+        MemoryReport::new("an allocator", self.usage())
+    }
 }
 
 macro_rules! forward {
@@ -80,6 +90,10 @@ macro_rules! forward {
 
             fn usage(&self) -> Usage {
                 (**self).usage()
+            }
+
+            fn report(&self) -> MemoryReport {
+                (**self).report()
             }
         }
     )+};

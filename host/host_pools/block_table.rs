@@ -56,6 +56,11 @@ impl<T> BlockTable<T> {
         self.bytes
     }
 
+    /// Start and bytes of the live blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.blocks.iter().map(|(start, block)| (*start, block.bytes))
+    }
+
     /// Removes all blocks and returns them.
     pub fn drain(&mut self) -> impl Iterator<Item = (u64, Block<T>)> + use<T> {
         self.bytes = 0;

@@ -4,8 +4,8 @@
 //!                                   upstream →
 //!
 //! CachingPool ─┐
-//! BlockPool    ├─ Statistics, Limit, Logged, Traced, FailureInjected ─┬─ SyncDriverAllocator
-//! BumpPool     │                                                      └─ DriverPool, another
+//! BlockPool    ├─ Statistics, Tagged, Limit, Logged, Traced, .. ─┬─ SyncDriverAllocator
+//! BumpPool     │                                                 └─ DriverPool, another
 //! another     ─┘
 //! ```
 //!
@@ -44,12 +44,14 @@ mod driver_pool;
 mod handle;
 mod request;
 mod sync_driver;
+mod tag;
 
 pub use adaptor::{
-    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, Traced,
+    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, TagStats, Tagged,
+    Traced,
 };
 #[cfg(feature = "csv")]
-pub use adaptor::{LogRow, read_log, read_rows};
+pub use adaptor::{LogReader, LogRow, LogTicks, read_log, read_rows};
 pub use allocator::DeviceAllocator;
 pub use block::{BlockPool, BlockPoolBuilder, BlockPoolStats};
 pub use bump::{BumpPool, BumpPoolBuilder, BumpPoolStats, Overflow};
@@ -59,3 +61,4 @@ pub use handle::{DeallocateError, PoolBox, PoolBuffer, PoolParts};
 #[cfg(test)]
 pub(crate) use request::address_of;
 pub use sync_driver::SyncDriverAllocator;
+pub use tag::{TagScope, tag};

@@ -1,8 +1,10 @@
 //! Checks and messages that all allocators share.
 
 use super::allocator::DeviceAllocator;
+use super::tag::current_tag;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, Result};
+use crate::report::{FailedRequest, reports_out_of_memory};
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
@@ -21,6 +23,25 @@ pub(super) fn ptr_at(address: u64) -> DevicePtr<u8> {
 /// The layout as text for messages.
 pub(super) fn describe(layout: Layout) -> String {
     format!("{} aligned to {}", Bytes(layout.size() as u64), layout.align())
+}
+
+/// The name of a pool in messages: its kind, with the name that the program gave it, if any.
+pub(super) fn named(kind: &str, name: Option<&str>) -> String {
+    name.map_or_else(|| format!("a {kind}"), |name| format!("the {kind} `{name}`"))
+}
+
+/// Adds the report of `pool` to the error of a failed allocation, if the pool was out of memory and
+/// reports are on. Replaces the report of an upstream.
+#[cold]
+pub(super) fn explain(error: Error, layout: Layout, pool: &(impl DeviceAllocator + ?Sized)) -> Error {
+    if !reports_out_of_memory() {
+        return error;
+    }
+    error.with_report(|| {
+        let (bytes, align) = (layout.size() as u64, layout.align() as u64);
+        let tag = current_tag().as_deref().map(str::to_owned);
+        pool.report().of_failure(FailedRequest { bytes, align, tag })
+    })
 }
 
 /// Rejects a stream of another device and a size of zero.

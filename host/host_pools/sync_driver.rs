@@ -6,8 +6,9 @@ use super::block_table::{Block, BlockTable};
 use crate::driver::{Device, DeviceMemory, Stream};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::request::{address_of, check_request, invalid_free};
+use crate::host_pools::request::{address_of, check_request, explain, invalid_free};
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -43,7 +44,8 @@ unsafe impl DeviceAllocator for SyncDriverAllocator {
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         check_request(NAME, &self.device, layout, stream)?;
-        let memory = self.device.alloc_memory(layout.size() as u64, layout.align())?;
+        let memory = self.device.alloc_memory(layout.size() as u64, layout.align());
+        let memory = memory.map_err(|error| explain(error, layout, self))?;
         let ptr = memory.ptr();
         let block = Block { layout, bytes: memory.bytes(), data: memory };
         lock(&self.live).insert(address_of(ptr), block);
@@ -66,6 +68,10 @@ unsafe impl DeviceAllocator for SyncDriverAllocator {
     fn usage(&self) -> Usage {
         let used = lock(&self.live).bytes();
         Usage { used_bytes: used, reserved_bytes: used, largest_free_bytes: None }
+    }
+
+    fn report(&self) -> MemoryReport {
+        MemoryReport::new(NAME, self.usage()).held_by_size(lock(&self.live).blocks()).concluded()
     }
 }
 

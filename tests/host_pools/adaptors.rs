@@ -34,6 +34,32 @@ fn an_invalid_free_leaves_the_counts_unchanged() {
 }
 
 #[test]
+fn blocks_are_counted_by_tag() {
+    let (device, stream) = cpu();
+    let tagged = Tagged::new(Limit::new(driver(&device), 1000));
+    let scope = tag("first");
+    let (one, two) = (alloc(&tagged, layout(600, 8), &stream), alloc(&tagged, layout(100, 8), &stream));
+    assert!(tagged.allocate(layout(301, 8), &stream).is_err());
+    drop(scope);
+    let three = alloc(&tagged, layout(200, 8), &stream);
+    free(&tagged, one, &stream).unwrap();
+    assert!(free(&tagged, one, &stream).is_err() && free(&tagged, (two.0, layout(1, 1)), &stream).is_err());
+    let tags = tagged.tags();
+    let counts = |at: usize| {
+        let of: &TagStats = &tags[at];
+        [of.live_blocks, of.live_bytes, of.peak_bytes, of.allocs, of.frees, of.failed_allocs]
+    };
+    assert_eq!((tags[0].name.as_deref(), tags[1].name.as_deref()), (Some("first"), None));
+    assert_eq!((counts(0), counts(1)), ([1, 100, 700, 2, 1, 1], [1, 200, 200, 1, 0, 0]));
+    let report = tagged.report();
+    let held: Vec<_> = report.holders.iter().map(|of| (of.name.as_str(), of.bytes, of.freed)).collect();
+    assert_eq!(held, [("(untagged)", 200, Some(0)), ("first", 100, Some(1))]);
+    assert_eq!(serde_json::to_value(&tags[0]).unwrap()["peak_bytes"], 700);
+    [two, three].into_iter().for_each(|block| free(&tagged, block, &stream).unwrap());
+    assert!(tagged.report().holders.is_empty());
+}
+
+#[test]
 fn a_limit_is_exact_and_reports_the_rest() {
     let (device, stream) = cpu();
     let limited = Limit::new(driver(&device), 1 << 20);
@@ -42,7 +68,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 1 B: 1048576 B (1.0 MiB) of 1048576 B (1.0 MiB) are in use, 0 B are cached, and the \
-         largest free block has 0 B; free blocks, or raise the limit (Limit::new)"
+         largest free block has 0 B; free blocks, or raise the limit (Limit::new) (WARPHEAP_OOM_REPORT=1 adds a report)"
     );
     free(&limited, max, &stream).unwrap();
     assert!(limited.allocate(layout((1 << 20) + 1, 1), &stream).is_err());
@@ -54,7 +80,7 @@ fn a_limit_is_exact_and_reports_the_rest() {
     assert_eq!(
         error.to_string(),
         "a limit cannot allocate 101 B: 0 B of 100 B are in use, 128 B are cached, and the largest free block has 64 B; \
-         free blocks, or raise the limit (Limit::new)"
+         free blocks, or raise the limit (Limit::new) (WARPHEAP_OOM_REPORT=1 adds a report)"
     );
     let block = alloc(&limited, layout(64, 1), &stream);
     assert_eq!(limited.usage().largest_free_bytes, Some(36));

@@ -15,7 +15,8 @@ fn a_hundred_blocks_of_four_kibibytes() {
     assert_eq!(
         pool.allocate(block, &stream).unwrap_err().to_string(),
         "a block pool of 100 blocks of 4096 B (4.0 KiB) cannot allocate 4096 B (4.0 KiB): 409600 B (400.0 KiB) of 409600 B \
-         (400.0 KiB) are in use, 0 B are cached, and the largest free block has 0 B; free blocks, or build it with more"
+         (400.0 KiB) are in use, 0 B are cached, and the largest free block has 0 B; free blocks, or build it with more \
+         (WARPHEAP_OOM_REPORT=1 adds a report)"
     );
     assert!(format!("{pool:?}").ends_with("0 of them free"), "{pool:?}");
     assert_eq!(memory_of_driver.stats().allocs, 1, "one allocation for all");

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use warpheap::host_pools::{
     BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, FailureInjected,
-    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Traced,
+    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Tagged, Traced,
 };
-use warpheap::{Device, Error, Result, Stream, Usage};
+use warpheap::{Device, Error, MemoryReport, Result, Stream, Usage};
 use warpheap_device::kernel::DevicePtr;
 
 pub type Any = Box<dyn DeviceAllocator>;
@@ -88,6 +88,10 @@ unsafe impl DeviceAllocator for Resetting {
     fn usage(&self) -> Usage {
         self.0.usage()
     }
+
+    fn report(&self) -> MemoryReport {
+        self.0.report()
+    }
 }
 
 fn bump(upstream: Any, bytes: usize, policy: Overflow) -> Result<Any> {
@@ -110,7 +114,10 @@ pub fn cases() -> Vec<Case> {
         driver("driver", Ok),
         driver("driver, with all adaptors", |memory| {
             let inner = Traced::new(FailureInjected::new(memory, Failures::Never));
-            Ok(Box::new(Statistics::new(Logged::new(Limit::new(inner, 1 << 40), std::io::sink()))))
+            Ok(Box::new(Statistics::new(Logged::new(
+                Limit::new(Tagged::new(inner), 1 << 40),
+                std::io::sink(),
+            ))))
         }),
         case("driver, limited", Some(40), |memory| {
             Ok(Box::new(Limit::new(memory, 40 * BLOCK.size() as u64)))
@@ -122,7 +129,7 @@ pub fn cases() -> Vec<Case> {
             Ok(Box::new(blocks(Box::new(outer))?))
         }),
         pool("blocks, counted, logged, traced and shared", |memory| {
-            let shared: Arc<dyn DeviceAllocator> = Arc::new(Traced::new(blocks(memory)?));
+            let shared: Arc<dyn DeviceAllocator> = Arc::new(Tagged::new(Traced::new(blocks(memory)?)));
             Ok(Box::new(Statistics::new(Logged::new(shared, std::io::sink()))))
         }),
         case("blocks, limited", Some(77), |memory| {

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn a_log_has_a_row_for_every_call() {
     let (device, stream) = cpu();
     let logged = Logged::new(Limit::new(driver(&device), 5000), Vec::new());
+    let scope = tag("layer 3, \"keys\"");
     let block = alloc(&logged, layout(4096, 512), &stream);
+    drop(scope);
     assert!(logged.allocate(layout(8192, 8), &stream).is_err());
     let other = device.stream().unwrap();
     let from_elsewhere = std::thread::scope(|scope| {
@@ -22,10 +24,13 @@ fn a_log_has_a_row_for_every_call() {
     logged.flush().unwrap();
     let (_, bytes) = logged.into_parts().unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    assert!(text.starts_with("thread,time,action,pointer,size,stream,align\n"), "{text}");
+    assert!(text.starts_with("thread,time,action,pointer,size,stream,align,tag\n"), "{text}");
     let (address, id) = (block.0.0 as u64, stream.id());
-    assert!(text.contains(&format!(",allocate,{address:#x},4096,{id},512\n")), "{text}");
-    assert!(text.contains(&format!(",allocate failure,0x0,8192,{id},8\n")), "{text}");
+    assert!(
+        text.contains(&format!(",allocate,{address:#x},4096,{id},512,\"layer 3, \"\"keys\"\"\"\n")),
+        "{text}"
+    );
+    assert!(text.contains(&format!(",allocate failure,0x0,8192,{id},8,\n")), "{text}");
 
     let rows = read_log(text.as_bytes()).unwrap();
     let actions: Vec<_> = rows.iter().map(|row| row.action).collect();
@@ -35,6 +40,8 @@ fn a_log_has_a_row_for_every_call() {
     assert_eq!((rows[0].thread, rows[0].stream), (rows[1].thread, id.number()));
     assert_ne!((rows[2].thread, rows[2].stream), (rows[0].thread, rows[0].stream));
     assert_eq!((rows[2].pointer, rows[2].size, rows[2].align), (address, 4096, 512));
+    let tags: Vec<_> = rows.iter().map(|row| row.tag.as_deref()).collect();
+    assert_eq!(tags, [Some("layer 3, \"keys\""), None, None, None]);
 }
 
 /// Sorted by time, each address of a log is free, then live, then free.

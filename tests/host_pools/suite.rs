@@ -67,6 +67,31 @@ fn blocks_are_aligned_disjoint_and_keep_their_contents() {
 }
 
 #[test]
+fn reports_have_the_figures_of_the_usage() {
+    each(|case, device, allocator| {
+        let stream = device.stream().unwrap();
+        let mut blocks = alloc_all(case, &allocator, &stream);
+        blocks.drain(..blocks.len() / 2).for_each(|block| free(&allocator, block, &stream).unwrap());
+        let (report, usage) = (allocator.report(), allocator.usage());
+        let live: u64 = blocks.iter().map(|(_, layout)| layout.size() as u64).sum();
+        assert!(report.used_bytes >= live && report.used_bytes <= usage.used_bytes, "{case}: {report}");
+        assert_eq!(report.reserved_bytes, usage.reserved_bytes, "{case}: {report}");
+        let held: u64 = report.holders.iter().map(|holder| holder.blocks).sum();
+        let drawn: u64 = report.picture.iter().map(|cell| cell.used_bytes).sum();
+        assert!(held == blocks.len() as u64 && report.request.is_none(), "{case}: {report}");
+        assert!(
+            report.picture.is_empty() || drawn == report.used_bytes || case.to_string().contains("bump"),
+            "{case}: {drawn}: {report}"
+        );
+        assert!(report.free_bytes <= usage.reserved_bytes - live, "{case}: {report}");
+        for block in blocks {
+            free(&allocator, block, &stream).unwrap();
+        }
+        assert_eq!((allocator.report().used_bytes, allocator.report().holders.len()), (0, 0), "{case}");
+    });
+}
+
+#[test]
 fn the_capacity_is_exact() {
     each(|case, device, allocator| {
         let Some(room) = case.room else { return };

@@ -126,6 +126,21 @@ fn the_guide_to_the_heap_has_every_number() {
 }
 
 #[test]
+fn the_guide_to_reports_has_every_field() {
+    use warpheap::host_pools::{DeviceAllocator, SyncDriverAllocator, Tagged};
+    let (page, device) = (page("guide/out-of-memory.md"), warpheap::Device::cpu());
+    let pool = warpheap::host_pools::CachingPool::builder().build_over(SyncDriverAllocator::new(&device));
+    let pool = Tagged::new(pool.unwrap());
+    pool.allocate(std::alloc::Layout::new::<u64>(), &device.stream().unwrap()).unwrap();
+    let report = serde_json::to_value(pool.report()).unwrap();
+    let tags = serde_json::to_value(pool.tags()).unwrap();
+    let objects = [&report, &report["picture"][0], &report["holders"][0], &tags[0]];
+    for field in objects.into_iter().flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(page.contains(&format!("`{field}`")), "{field} is not explained");
+    }
+}
+
+#[test]
 fn the_guide_to_host_pools_has_every_number_and_column() {
     use warpheap::host_pools::{DeviceAllocator, Logged, Statistics, SyncDriverAllocator};
     let (page, device) = (page("guide/host-pools.md"), warpheap::Device::cpu());

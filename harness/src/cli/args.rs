@@ -2,6 +2,7 @@
 
 mod bench;
 mod device;
+mod export;
 mod map;
 mod output;
 mod pool;
@@ -13,6 +14,7 @@ use bench::BENCH_EXAMPLES;
 pub use bench::BenchArgs;
 use clap::{ArgAction, Args, Parser, Subcommand};
 pub use device::{BackendChoice, DeviceArgs, GpuArgs};
+pub use export::{PoolExportArgs, TraceFormat};
 use map::MAP_EXAMPLES;
 pub use map::{ColourChoice, DemoHeap, MapArgs};
 pub use output::OutputArgs;

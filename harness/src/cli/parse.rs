@@ -13,6 +13,7 @@ const COUNT: &str =
 const SIZES: &str =
     "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
 const TIME: &str = "a time is a number of seconds: 30, 0.5";
+const STREAM: &str = "a stream is its number in the log, decimal or hexadecimal: 3, 0x7f5bd4000000";
 const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal: 42, 0x2a";
 
 /// An integer: digits with optional `_` between them, `b^e`, or digits and a unit.
@@ -46,11 +47,19 @@ pub fn rounds(text: &str) -> Result<u64, String> {
 
 /// Decimal or hexadecimal.
 pub fn seed(text: &str) -> Result<u64, String> {
-    let seed = match text.strip_prefix("0x") {
+    decimal_or_hex(text).ok_or_else(|| SEED.into())
+}
+
+/// Decimal or hexadecimal.
+pub fn stream(text: &str) -> Result<u64, String> {
+    decimal_or_hex(text).ok_or_else(|| STREAM.into())
+}
+
+fn decimal_or_hex(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => digits(text),
-    };
-    seed.ok_or_else(|| SEED.into())
+    }
 }
 
 /// Seconds, greater than 0.
@@ -190,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_decimal_or_hexadecimal() {
-        assert_eq!((seed("42"), seed("0x2a")), (Ok(42), Ok(42)));
+    fn seeds_and_streams_are_decimal_or_hexadecimal() {
+        assert_eq!((seed("42"), seed("0x2a"), stream("0x2a")), (Ok(42), Ok(42), Ok(42)));
         assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
         for text in ["", "-1", "18446744073709551616", "0x", "2a"] {
-            assert!(seed(text).is_err(), "{text}");
+            assert!(seed(text).is_err() && stream(text).is_err(), "{text}");
         }
     }
 }

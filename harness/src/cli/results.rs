@@ -1,4 +1,4 @@
-//! The file of the results, and the watchdog of the run that produces them.
+//! The files of a run, and the watchdog of the run that produces them.
 
 use super::console::Console;
 use super::parse::JsonTarget;
@@ -6,7 +6,7 @@ use super::status::{Failure, Status};
 use crate::report;
 use crate::report::provenance::ResultFile;
 use serde::Serialize;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 use warpheap::{DeviceInfo, KernelImage, Watchdog};
@@ -61,6 +61,25 @@ pub fn write_results<T: Serialize>(
         }
     }
     Ok(file)
+}
+
+/// Writes what `print` writes to a file or to standard output. `what` names it.
+pub fn write_target(
+    target: &JsonTarget,
+    what: &str,
+    console: &Console,
+    print: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let failed = |message| Failure { status: Status::Failed, message };
+    match target {
+        JsonTarget::Stdout => print(&mut io::stdout().lock())
+            .map_err(|error| failed(format!("cannot write the {what} to standard output: {error}"))),
+        JsonTarget::File(path) => {
+            report::file::write_with(path, |to| print(to)).map_err(|error| failed(error.to_string()))?;
+            console.say(format_args!("{what}: {}", path.display()));
+            Ok(())
+        }
+    }
 }
 
 /// A watchdog, or none if there is no limit.

@@ -1,4 +1,5 @@
 //! Host pools by name, and operations on any of them: replay of a log, and benchmarks.
+//! [`timeline`] reads a log as a stream of events.
 //!
 //! ```text
 //!   a log of allocations ─┐                          ┌─ each call, and memory held   (replay)
@@ -14,6 +15,7 @@ mod play;
 pub mod replay;
 mod script;
 mod spread;
+pub mod timeline;
 
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
 pub use script::Demand;

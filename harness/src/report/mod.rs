@@ -11,3 +11,4 @@ pub mod palette;
 pub mod provenance;
 pub mod saved;
 pub mod table;
+pub mod trace;

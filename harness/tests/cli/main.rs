@@ -1,5 +1,6 @@
 //! The program as its users run it: what it prints, what it writes, and how it ends.
 
+mod exports;
 mod maps;
 mod pools;
 mod reports;

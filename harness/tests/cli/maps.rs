@@ -47,6 +47,24 @@ fn a_fragmented_heap_is_recognised_from_its_map() {
     assert!(text.contains("b 4096 B"), "{text}");
 }
 
+/// The leak can be found from the maps alone: live bytes grow from step to step. The report names
+/// the class of the blocks.
+#[test]
+fn a_leak_is_recognised_from_its_maps_and_from_the_report() {
+    let text = demo("leak --report");
+    let (_, table) = text.split_once("over time").expect("a picture over time");
+    let live: Vec<&str> = (1..=4)
+        .filter_map(|step| table.lines().find(|line| line.contains(&format!("{step} after step {step}"))))
+        .collect();
+    assert_eq!(live.len(), 4, "{text}");
+    for part in ["report of a heap, after step 4", "Not fragmented", "Blocks of 256 B hold 100 %"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let text = demo("fragmented --report");
+    assert!(text.contains("Blocks of 4096 B separate them"), "{text}");
+    assert!(!demo("fragmented").contains("report of"));
+}
+
 #[test]
 fn a_saved_map_is_drawn_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -133,6 +133,8 @@ fn a_demonstration_shows_and_checks_its_steps() {
         "[ok]     with 10 allocated: 90",
         "[ok]     values that were checked: 26214400",
         "[ok]     failed allocations: 1024",
+        "Blocks with the tag `index` separate them",
+        "Blocks with the tag `request log` hold 86 % of the bytes in use",
         "checks hold",
     ] {
         assert!(said.contains(part), "no {part:?} in {said}");

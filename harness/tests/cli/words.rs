@@ -132,7 +132,7 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("pool show --backend cpu --bytes 900T", "cannot allocate"),
         ("map", "<FILE>"),
         ("map x.json --demo full", "cannot be used with"),
-        ("map --demo lake", "fresh, mixed, fragmented, full, timeline"),
+        ("map --demo lake", "fresh, mixed, fragmented, full, timeline, leak"),
         ("map --demo fresh --width 3", "from 40 to 1000"),
         ("map --demo fresh --color blue", "auto, always, never"),
         ("map --demo fresh --backend cpu --device 1", "--device is for a GPU"),

@@ -43,6 +43,9 @@ pub struct HeapMap {
     pub label: String,
     /// The moment, in seconds since 1970-01-01 00:00 UTC.
     pub unix_seconds: u64,
+    /// Nanoseconds of the moment after `unix_seconds`.
+    #[serde(default)]
+    pub subsec_nanos: u32,
     /// Maximum size of the heap: `HeapStats::max_bytes`.
     pub heap_bytes: u64,
     /// Bytes per slab, a power of two.

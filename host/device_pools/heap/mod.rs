@@ -9,6 +9,7 @@
 //! | `calls`, `allocate` | allocations by the host |
 //! | `snapshot`, `stats` | checks and measures the heap |
 //! | `map` | what each slab contains, to be drawn and saved |
+//! | `report` | why allocations failed |
 //! | `debug` | records of a debug heap |
 
 mod allocate;
@@ -20,6 +21,7 @@ mod grow;
 mod map;
 mod offsets;
 mod pool;
+mod report;
 mod reset;
 mod snapshot;
 mod stats;

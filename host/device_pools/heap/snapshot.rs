@@ -225,6 +225,11 @@ impl HeapSnapshot {
         });
     }
 
+    /// The device address of the heap.
+    pub(super) fn base(&self) -> u64 {
+        self.copy().base() as u64
+    }
+
     pub(super) fn debugged(&self) -> Option<&Debugged> {
         self.debugged.as_ref()
     }

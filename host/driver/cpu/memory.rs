@@ -56,6 +56,7 @@ impl Heap {
             free: Bytes(self.total - state.used),
             total: Bytes(self.total),
             advice: advice.into(),
+            report: None,
         })
     }
 

@@ -87,6 +87,7 @@ impl Heap {
             advice:
                 "request less, drop other buffers, or end other programs that use this GPU (`nvidia-smi` lists them)"
                     .into(),
+            report: None,
         })
     }
 }

@@ -4,6 +4,7 @@ use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -100,5 +101,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for FailureInjected<A> {
 
     fn usage(&self) -> Usage {
         self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
     }
 }

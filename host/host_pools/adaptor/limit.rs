@@ -6,7 +6,9 @@
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
+use crate::host_pools::request::explain;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::Mutex;
@@ -64,6 +66,7 @@ impl<A: DeviceAllocator> Limit<A> {
             cached: Bytes(upstream.reserved_bytes.saturating_sub(upstream.used_bytes)),
             largest: Bytes(upstream.largest_free_bytes.map_or(left, |bytes| bytes.min(left))),
             advice: "free blocks, or raise the limit (Limit::new)",
+            report: None,
         })
     }
 }
@@ -76,7 +79,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let bytes = layout.size() as u64;
-        self.claim(bytes).map_err(|used| self.exceeded(bytes, used))?;
+        self.claim(bytes).map_err(|used| explain(self.exceeded(bytes, used), layout, self))?;
         self.upstream.allocate(layout, stream).inspect_err(|_| self.unclaim(bytes))
     }
 
@@ -91,5 +94,12 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
         let left = self.limit - *lock(&self.used);
         let usage = self.upstream.usage();
         Usage { largest_free_bytes: usage.largest_free_bytes.map(|bytes| bytes.min(left)), ..usage }
+    }
+
+    /// The report of the upstream. The limit and the used bytes are those of this.
+    fn report(&self) -> MemoryReport {
+        let (report, used) = (self.upstream.report(), *lock(&self.used));
+        let allocator = format!("a limit of {:#} on {}", Bytes(self.limit), report.allocator);
+        MemoryReport { allocator, used_bytes: used, limit_bytes: Some(self.limit), ..report }.concluded()
     }
 }

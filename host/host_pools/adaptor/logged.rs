@@ -1,10 +1,10 @@
 //! A log of every call, as CSV.
 //!
 //! ```text
-//! thread,time,action,pointer,size,stream,align
-//! 1,10210,allocate,0x7f5bd4000000,4096,2,256
-//! 2,21005,allocate failure,0x0,8192,3,256
-//! 1,40817,free,0x7f5bd4000000,4096,2,256
+//! thread,time,action,pointer,size,stream,align,tag
+//! 1,10210,allocate,0x7f5bd4000000,4096,2,256,"layer 3"
+//! 2,21005,allocate failure,0x0,8192,3,256,
+//! 1,40817,free,0x7f5bd4000000,4096,2,256,
 //! ```
 //!
 //! | column | content |
@@ -16,6 +16,7 @@
 //! | `size` | requested bytes |
 //! | `stream` | number of the stream, as [`StreamId`](crate::StreamId) prints it |
 //! | `align` | requested alignment |
+//! | `tag` | the [`tag`](crate::host_pools::tag()) of the thread that allocates, in quotes; empty without a tag and for frees |
 //!
 //! The first six columns are those of RMM's logs, which contain the time of day instead;
 //! [`read_log`] reads both. A row is written when its call has returned, so rows of several threads
@@ -28,22 +29,24 @@ mod read;
 
 #[cfg(feature = "csv")]
 pub use read::read_log;
-// For replays, which report the line of an invalid row.
+// For replays and exports, which report the line of an invalid row.
 #[cfg(feature = "csv")]
 #[doc(hidden)]
-pub use read::{LogRow, read_rows};
+pub use read::{LogReader, LogRow, LogTicks, read_rows};
 
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
+use crate::host_pools::tag::current_tag;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use std::io::{BufWriter, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use warpheap_device::kernel::DevicePtr;
 
@@ -72,10 +75,10 @@ impl fmt::Display for LogAction {
 }
 
 /// The first row: the column names.
-const HEADER: &str = "thread,time,action,pointer,size,stream,align";
+const HEADER: &str = "thread,time,action,pointer,size,stream,align,tag";
 
 /// A row of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     /// Number of the thread within the process.
     pub thread: u64,
@@ -91,13 +94,19 @@ pub struct LogRecord {
     pub stream: u64,
     /// Alignment.
     pub align: u64,
+    /// The tag of an allocation.
+    pub tag: Option<Arc<str>>,
 }
 
-/// A CSV row of numbers and words, which need no quotes.
+/// A CSV row. Only the tag needs quotes.
 impl fmt::Display for LogRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LogRecord { thread, time, action, pointer, size, stream, align } = self;
-        write!(f, "{thread},{time},{action},{pointer:#x},{size},{stream},{align}")
+        let LogRecord { thread, time, action, pointer, size, stream, align, tag } = self;
+        write!(f, "{thread},{time},{action},{pointer:#x},{size},{stream},{align},")?;
+        match tag {
+            Some(tag) => write!(f, "\"{}\"", tag.replace('"', "\"\"")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -163,6 +172,10 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
     }
 
     fn write(&self, time: u64, action: LogAction, pointer: u64, layout: Layout, stream: &Stream) {
+        let tag = match action {
+            LogAction::Allocate | LogAction::AllocateFailure => current_tag(),
+            LogAction::Free | LogAction::FreeFailure => None,
+        };
         let record = LogRecord {
             thread: this_thread(),
             time,
@@ -171,6 +184,7 @@ impl<A: DeviceAllocator, W: Write + Send> Logged<A, W> {
             size: layout.size() as u64,
             stream: stream.id().number(),
             align: layout.align() as u64,
+            tag,
         };
         let mut log = lock(&self.log);
         let header =
@@ -211,6 +225,10 @@ unsafe impl<A: DeviceAllocator, W: Write + Send> DeviceAllocator for Logged<A, W
 
     fn usage(&self) -> Usage {
         self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
     }
 }
 

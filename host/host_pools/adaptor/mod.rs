@@ -4,12 +4,14 @@ mod failure;
 mod limit;
 mod logged;
 mod statistics;
+mod tagged;
 mod traced;
 
 pub use failure::{FailureInjected, Failures};
 pub use limit::Limit;
 pub use logged::{LogAction, LogRecord, Logged};
 #[cfg(feature = "csv")]
-pub use logged::{LogRow, read_log, read_rows};
+pub use logged::{LogReader, LogRow, LogTicks, read_log, read_rows};
 pub use statistics::{AllocStats, Statistics};
+pub use tagged::{TagStats, Tagged};
 pub use traced::Traced;

@@ -11,6 +11,7 @@ use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use serde::Serialize;
 use std::alloc::Layout;
@@ -143,5 +144,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Statistics<A> {
 
     fn usage(&self) -> Usage {
         self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
     }
 }

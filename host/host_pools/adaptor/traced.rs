@@ -4,6 +4,7 @@ use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
@@ -66,5 +67,9 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Traced<A> {
 
     fn usage(&self) -> Usage {
         self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
     }
 }

@@ -24,9 +24,11 @@ use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{
-    address_of, check_request, describe, invalid_free, invalid_layout, invalid_setting, wrong_layout,
+    address_of, check_request, describe, explain, invalid_free, invalid_layout, invalid_setting, named,
+    wrong_layout,
 };
 use crate::host_pools::sync_driver::SyncDriverAllocator;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use serde::Serialize;
 use std::alloc::Layout;
@@ -53,12 +55,15 @@ pub struct BlockPool<A: DeviceAllocator = SyncDriverAllocator> {
     block: Layout,
     region: Layout,
     blocks: u32,
+    /// The pool in messages.
+    name: String,
 }
 
 /// Builder for a [`BlockPool`].
 #[derive(Clone, Debug)]
 #[must_use = "call build or build_over"]
 pub struct BlockPoolBuilder {
+    name: Option<String>,
     block: Layout,
     blocks: usize,
 }
@@ -83,6 +88,12 @@ pub struct BlockPoolStats {
 }
 
 impl BlockPoolBuilder {
+    /// A name for the pool, which its errors and reports contain. Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Builds a pool over the driver memory of `device`.
     ///
     /// # Errors
@@ -97,7 +108,7 @@ impl BlockPoolBuilder {
     /// [`Error::InvalidConfig`] for zero blocks or zero bytes, and for more than 2^32 - 1 blocks or
     /// 2^63 - 1 bytes; errors of the upstream.
     pub fn build_over<A: DeviceAllocator>(&self, upstream: A) -> Result<BlockPool<A>> {
-        let &BlockPoolBuilder { block, blocks } = self;
+        let &BlockPoolBuilder { block, blocks, .. } = self;
         let block = block.pad_to_align();
         if block.size() == 0 {
             return Err(invalid_setting("block", describe(block), "the size must be at least 1 B"));
@@ -114,8 +125,10 @@ impl BlockPoolBuilder {
             let given = format!("{blocks} of {}", describe(block));
             return Err(invalid_setting("blocks", given, "their total size exceeds the address space"));
         };
-        let (pool, start) = CachingPool::of_equal(upstream, block, region)?;
-        Ok(BlockPool { pool, start, block, region, blocks: count })
+        let kind = named("block pool", self.name.as_deref());
+        let name = format!("{kind} of {blocks} blocks of {}", Bytes(block.size() as u64));
+        let (pool, start) = CachingPool::of_equal(upstream, kind, block, region)?;
+        Ok(BlockPool { pool, start, block, region, blocks: count, name })
     }
 }
 
@@ -124,7 +137,7 @@ impl BlockPool {
     /// size is rounded up to a multiple of the alignment. On the host, each block takes some 100
     /// bytes from its first use on.
     pub fn builder(block: Layout, blocks: usize) -> BlockPoolBuilder {
-        BlockPoolBuilder { block, blocks }
+        BlockPoolBuilder { name: None, block, blocks }
     }
 }
 
@@ -167,29 +180,26 @@ impl<A: DeviceAllocator> BlockPool<A> {
         }
     }
 
-    /// Name in error messages.
-    fn name(&self) -> String {
-        format!("a block pool of {} blocks of {}", self.blocks, Bytes(self.block.size() as u64))
-    }
-
     #[cold]
     fn unsupported(&self, layout: Layout) -> Error {
         let why = format!("its blocks are {}; allocate it from another pool", describe(self.block));
-        invalid_layout(self.name(), layout, why)
+        invalid_layout(&*self.name, layout, why)
     }
 
     #[cold]
     fn out_of_memory(&self, layout: Layout) -> Error {
         let all = Bytes(self.region.size() as u64);
-        Error::OutOfMemory(OutOfMemory::Pool {
-            allocator: self.name(),
+        let error = Error::OutOfMemory(OutOfMemory::Pool {
+            allocator: self.name.clone(),
             requested: Bytes(layout.size() as u64),
             used: all,
             reserved: all,
             cached: Bytes(0),
             largest: Bytes(0),
             advice: "free blocks, or build it with more",
-        })
+            report: None,
+        });
+        explain(error, layout, self)
     }
 
     /// The error for an invalid free.
@@ -210,7 +220,7 @@ impl<A: DeviceAllocator> BlockPool<A> {
                 ClaimError::Free | ClaimError::Unknown => format!("block {} is already free", offset / size),
             },
         };
-        invalid_free(self.name(), address, why)
+        invalid_free(&*self.name, address, why)
     }
 }
 
@@ -223,7 +233,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
 
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request("a block pool", self.device(), layout, stream)?;
+        check_request(&self.name, self.device(), layout, stream)?;
         if layout.size() > self.block.size() || layout.align() > self.block.align() {
             return Err(self.unsupported(layout));
         }
@@ -249,11 +259,17 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BlockPool<A> {
     fn usage(&self) -> Usage {
         self.usage_of(self.pool.usage().used_bytes / self.block.size() as u64)
     }
+
+    fn report(&self) -> MemoryReport {
+        // Any free block can be allocated, so their places do not matter.
+        let (report, allocator) = (self.pool.report(), self.name.clone());
+        MemoryReport { allocator, largest_free_bytes: None, free_ranges: None, ..report }.concluded()
+    }
 }
 
 impl<A: DeviceAllocator> fmt::Debug for BlockPool<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let free = self.stats().free_blocks;
-        write!(f, "{} at {:#x}, {free} of them free", self.name(), self.start)
+        write!(f, "{} at {:#x}, {free} of them free", self.name, self.start)
     }
 }

@@ -3,9 +3,9 @@
 use super::overflow::Overflow;
 use super::pool::BumpPool;
 use crate::driver::Device;
-use crate::error::Result;
+use crate::error::{Bytes, Result};
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::request::{describe, invalid_setting};
+use crate::host_pools::request::{describe, invalid_setting, named};
 use crate::host_pools::sync_driver::SyncDriverAllocator;
 use std::alloc::Layout;
 
@@ -13,11 +13,18 @@ use std::alloc::Layout;
 #[derive(Clone, Debug)]
 #[must_use = "call build or build_over"]
 pub struct BumpPoolBuilder {
+    name: Option<String>,
     region: Layout,
     policy: Overflow,
 }
 
 impl BumpPoolBuilder {
+    /// A name for the pool, which its errors and reports contain. Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Policy for a request that does not fit. Default: [`Overflow::Error`].
     pub fn overflow(mut self, policy: Overflow) -> Self {
         self.policy = policy;
@@ -41,7 +48,9 @@ impl BumpPoolBuilder {
         if self.region.size() == 0 {
             return Err(invalid_setting("region", describe(self.region), "the size must be at least 1 B"));
         }
-        BumpPool::new(upstream, self.region, self.policy)
+        let kind = named("bump pool", self.name.as_deref());
+        let name = format!("{kind} of {}", Bytes(self.region.size() as u64));
+        BumpPool::new(upstream, name, self.region, self.policy)
     }
 }
 
@@ -49,6 +58,6 @@ impl BumpPool {
     /// Returns the builder of a pool of `region.size()` bytes that start at a multiple of
     /// `region.align()`.
     pub fn builder(region: Layout) -> BumpPoolBuilder {
-        BumpPoolBuilder { region, policy: Overflow::default() }
+        BumpPoolBuilder { name: None, region, policy: Overflow::default() }
     }
 }

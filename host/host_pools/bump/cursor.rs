@@ -125,6 +125,12 @@ impl Cursor {
         (self.live, self.live_bytes)
     }
 
+    /// Start and bytes of the blocks that are not freed.
+    pub fn live_blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let live = self.blocks.iter().filter(|block| block.state != State::Freed);
+        live.map(|block| (block.start, block.layout.size() as u64))
+    }
+
     #[cfg(test)]
     pub fn check(&self) {
         let ends = self.blocks.iter().map(|block| block.start - self.base + block.layout.size() as u64);

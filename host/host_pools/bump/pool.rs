@@ -7,9 +7,10 @@ use super::overflow::Overflow;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::request::{address_of, check_request, free_on_drop, invalid_free, ptr_at};
+use crate::host_pools::request::{address_of, check_request, explain, free_on_drop, invalid_free, ptr_at};
 use crate::host_pools::sync_driver::SyncDriverAllocator;
 use crate::lock::lock;
+use crate::report::{Extent, MemoryReport, Space, Withheld};
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -26,6 +27,8 @@ use warpheap_device::kernel::DevicePtr;
 /// a warning.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct BumpPool<A: DeviceAllocator = SyncDriverAllocator> {
+    /// The pool in messages.
+    pub(super) name: String,
     upstream: A,
     /// The stream on which the memory is allocated and freed.
     pub(super) pool_stream: Stream,
@@ -46,13 +49,13 @@ pub(super) struct State {
 
 impl<A: DeviceAllocator> BumpPool<A> {
     /// Creates a pool in one allocation of `upstream`.
-    pub(super) fn new(upstream: A, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
+    pub(super) fn new(upstream: A, name: String, region: Layout, policy: Overflow) -> Result<BumpPool<A>> {
         let pool_stream = upstream.device().default_stream()?;
         let memory = upstream.allocate(region, &pool_stream)?;
         let cursor = Cursor::new(address_of(memory), region.size() as u64);
         let (order, overflow) = (ResetOrder::default(), BlockTable::default());
         let state = Mutex::new(State { cursor, order, overflow, overflows: 0, resets: 0 });
-        let pool = BumpPool { upstream, pool_stream, memory, region, policy, state };
+        let pool = BumpPool { name, upstream, pool_stream, memory, region, policy, state };
         // The allocation is ordered on that stream. After this wait the memory is usable on any
         // stream (I3).
         pool.pool_stream.synchronize()?;
@@ -83,11 +86,6 @@ impl<A: DeviceAllocator> BumpPool<A> {
         lock(&self.state)
     }
 
-    /// Name in error messages.
-    pub(super) fn name(&self) -> String {
-        format!("a bump pool of {}", Bytes(self.capacity()))
-    }
-
     /// Allocates a block of the region, if it fits.
     fn alloc_in_region(&self, layout: Layout, stream: &Stream) -> Result<Result<DevicePtr<u8>, Full>> {
         let mut state = self.state();
@@ -115,19 +113,21 @@ impl<A: DeviceAllocator> BumpPool<A> {
 
     fn out_of_memory(&self, layout: Layout, full: Full) -> Error {
         let used = self.state().cursor.at();
-        Error::OutOfMemory(OutOfMemory::Pool {
-            allocator: self.name(),
+        let error = Error::OutOfMemory(OutOfMemory::Pool {
+            allocator: self.name.clone(),
             requested: Bytes(layout.size() as u64),
             used: Bytes(used),
             reserved: Bytes(self.capacity()),
             cached: Bytes(self.capacity().saturating_sub(used)),
             largest: Bytes(full.largest),
             advice: "free all blocks and reset it, make it larger, or let it fall back on its upstream (Overflow::Upstream)",
-        })
+            report: None,
+        });
+        explain(error, layout, self)
     }
 
     fn wrong_free(&self, address: u64, why: String) -> Error {
-        invalid_free(self.name(), address, why)
+        invalid_free(&*self.name, address, why)
     }
 
     /// Frees a block of the region.
@@ -180,7 +180,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
     }
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request("a bump pool", self.device(), layout, stream)?;
+        check_request(&self.name, self.device(), layout, stream)?;
         let taken = self.alloc_in_region(layout, stream)?;
         taken.or_else(|full| self.alloc_upstream(layout, stream, full))
     }
@@ -197,6 +197,18 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for BumpPool<A> {
 
     fn usage(&self) -> Usage {
         self.usage_of(&self.state())
+    }
+
+    /// The space before the cursor counts as used until a reset.
+    fn report(&self) -> MemoryReport {
+        let state = self.state();
+        let start = self.address();
+        let region = Extent { start, bytes: self.capacity() };
+        let space = Space::new(vec![region], vec![Extent { start, bytes: state.cursor.at() }]);
+        let report = MemoryReport::new(&*self.name, self.usage_of(&state))
+            .with_space(space, state.cursor.live_blocks().map(Extent::used));
+        let blocks = state.cursor.live_blocks().chain(state.overflow.blocks());
+        MemoryReport { withheld: Withheld::UntilReset, ..report.held_by_size(blocks) }.concluded()
     }
 }
 
@@ -236,6 +248,6 @@ impl<A: DeviceAllocator> Drop for BumpPool<A> {
 
 impl<A: DeviceAllocator> fmt::Debug for BumpPool<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {:#x}, {:?}", self.name(), self.address(), self.stats())
+        write!(f, "{} at {:#x}, {:?}", self.name, self.address(), self.stats())
     }
 }

@@ -57,7 +57,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         let (blocks, bytes) = state.cursor.live();
         if blocks > 0 {
             return Err(Error::InUse {
-                allocator: self.name(),
+                allocator: self.name.clone(),
                 blocks,
                 bytes: Bytes(bytes),
                 reserved: Bytes(self.capacity()),

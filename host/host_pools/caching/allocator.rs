@@ -1,13 +1,14 @@
 //! The pool as an allocator, and its drop.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::request::{address_of, check_request, ptr_at};
+use super::super::request::{address_of, check_request, explain, ptr_at};
 use super::bins::FreeOutcome;
-use super::class::{NAME, Need};
+use super::class::Need;
 use super::pool::CachingPool;
 use crate::driver::{Device, Stream};
 use crate::error::Result;
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
@@ -17,7 +18,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     #[cold]
     fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let found = self.alloc_by_ladder(*need, layout, stream)?;
-        found.map(ptr_at).map_err(|failure| self.out_of_memory(layout, &failure))
+        found.map(ptr_at).map_err(|failure| explain(self.out_of_memory(layout, &failure), layout, self))
     }
 }
 
@@ -31,10 +32,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
 
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request(NAME, self.device(), layout, stream)?;
+        check_request(&self.settings.name, self.device(), layout, stream)?;
         // Through the pool: a local copy of the classes would be stored and loaded again.
         let Some(need) = self.settings.classes.need(layout) else {
-            return Err(self.settings.classes.unsupported(layout));
+            return Err(self.settings.classes.unsupported(&self.settings.name, layout));
         };
         match self.alloc_cached(&need, layout, stream) {
             Some(ptr) => Ok(ptr),
@@ -68,6 +69,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
             largest_free_bytes: None,
         }
     }
+
+    fn report(&self) -> MemoryReport {
+        self.memory_report()
+    }
 }
 
 impl<A: DeviceAllocator> Drop for CachingPool<A> {
@@ -85,7 +90,7 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
             self.device().driver().drain();
         }
         if blocks > 0 {
-            let pool = if self.settings.is_fixed { "a block pool" } else { NAME };
+            let pool = &self.settings.name;
             tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
         }
         self.release_all();

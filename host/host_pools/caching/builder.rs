@@ -1,9 +1,9 @@
 //! Builder of a caching pool.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::request::invalid_setting;
+use super::super::request::{invalid_setting, named};
 use super::super::sync_driver::SyncDriverAllocator;
-use super::class::Classes;
+use super::class::{Classes, KIND};
 use super::pool::CachingPool;
 use super::settings::{Hook, SPARE_DIVISOR, Settings};
 use crate::driver::Device;
@@ -20,6 +20,7 @@ const MAX_SEGMENT: u64 = 1 << 40;
 #[derive(Clone, Debug)]
 #[must_use = "call build or build_over"]
 pub struct CachingPoolBuilder {
+    name: Option<String>,
     max_bytes: Option<u64>,
     min_block: u64,
     segment_bytes: u64,
@@ -33,6 +34,7 @@ pub struct CachingPoolBuilder {
 impl Default for CachingPoolBuilder {
     fn default() -> CachingPoolBuilder {
         CachingPoolBuilder {
+            name: None,
             max_bytes: None,
             min_block: 512,
             segment_bytes: 32 << 20,
@@ -53,6 +55,12 @@ impl CachingPool {
 }
 
 impl CachingPoolBuilder {
+    /// A name for the pool, which its errors and reports contain. Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Limit of the memory that the pool takes from its upstream, in bytes. Default: unlimited.
     /// Rounded down to the pool's granularity: the smallest block, or with [`build`](Self::build)
     /// the granularity of the device's mappings.
@@ -133,6 +141,7 @@ impl CachingPoolBuilder {
         // A multiple of the smallest block, like all sizes in the pool.
         let max_bytes = max & !(min_block - 1);
         Ok(Settings {
+            name: named(KIND, self.name.as_deref()),
             classes,
             max_bytes,
             segment_bytes,

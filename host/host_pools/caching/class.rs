@@ -20,8 +20,8 @@ use super::super::request::{invalid_layout, invalid_setting};
 use crate::error::{Error, Result};
 use std::alloc::Layout;
 
-/// Name of a caching pool in error messages.
-pub(super) const NAME: &str = "a caching pool";
+/// Kind of the pool in messages.
+pub(super) const KIND: &str = "caching pool";
 /// Sizes above this are exact.
 pub(super) const LARGEST_CLASS: u64 = 2 << 30;
 /// The largest supported alignment.
@@ -169,11 +169,11 @@ impl Classes {
         })
     }
 
-    /// The error for an unsupported layout.
+    /// The error of a pool for an unsupported layout.
     #[cold]
-    pub fn unsupported(self, layout: Layout) -> Error {
+    pub fn unsupported(self, pool: &str, layout: Layout) -> Error {
         let why = format!("the maximum is {} TiB, aligned to {MAX_ALIGN}", MAX_BYTES >> 40);
-        invalid_layout(NAME, layout, why)
+        invalid_layout(pool, layout, why)
     }
 
     /// Creates the rounding rule and checks its settings; `per` is the number of classes per

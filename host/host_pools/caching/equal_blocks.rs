@@ -16,11 +16,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// dropped. Also returns the start address.
     pub(in crate::host_pools) fn of_equal(
         upstream: A,
+        name: String,
         block: Layout,
         region: Layout,
     ) -> Result<(CachingPool<A>, u64)> {
         let (bytes, align) = (region.size() as u64, region.align() as u64);
-        let pool = CachingPool::new(upstream, None, Settings::of_equal(block.size() as u64, bytes))?;
+        let pool = CachingPool::new(upstream, None, Settings::of_equal(name, block.size() as u64, bytes))?;
         let start = pool.alloc_region(bytes, align)?;
         Ok((pool, start))
     }

@@ -8,7 +8,7 @@
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
 use super::arena::Segment;
-use super::class::NAME;
+use super::class::KIND;
 use super::order_tag::OrderTag;
 use super::pool::CachingPool;
 use super::shared::Shared;
@@ -26,7 +26,7 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
     let layout = sizes.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
     let requested = format!("{bytes} B aligned to {align}");
     let why = "the size exceeds the address space".into();
-    layout.ok_or_else(|| InvalidRequest::Layout { allocator: NAME.into(), requested, why }.into())
+    layout.ok_or_else(|| InvalidRequest::Layout { allocator: format!("a {KIND}"), requested, why }.into())
 }
 
 /// The locked shared state with the new memory, or why there is none.

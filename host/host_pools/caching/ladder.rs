@@ -26,7 +26,7 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::block_map::BlockId;
-use super::class::{NAME, Need};
+use super::class::Need;
 use super::pool::CachingPool;
 use super::search::{MAX_GROWTHS, Request};
 use super::slabs::refill_bytes;
@@ -186,13 +186,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
             ),
         };
         Error::OutOfMemory(OutOfMemory::Pool {
-            allocator: format!("{NAME} ({why})"),
+            allocator: format!("{} ({why})", self.settings.name),
             requested: Bytes(layout.size() as u64),
             used: Bytes(usage.used_bytes),
             reserved: Bytes(usage.reserved_bytes),
             cached: Bytes(usage.reserved_bytes.saturating_sub(usage.used_bytes)),
             largest: Bytes(largest),
             advice,
+            report: None,
         })
     }
 }

@@ -2,13 +2,13 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{inside_block, invalid_free, wrong_layout};
-use super::class::NAME;
 use super::pool::CachingPool;
 use super::shared::Shared;
 use super::slot::ClaimError;
 use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
 use crate::error::Error;
 use crate::lock::lock;
+use crate::report::{Extent, MemoryReport};
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,6 +53,22 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
     }
 
+    /// The state of the pool, with the live blocks by size. Memory that streams cache counts as
+    /// free, as it is before an allocation fails.
+    pub(super) fn memory_report(&self) -> MemoryReport {
+        let usage = self.usage();
+        let (space, live) = {
+            let shared = lock(&self.shared);
+            (shared.space(&self.live, !self.settings.is_fixed), self.live.slots())
+        };
+        let live = live.into_iter().filter(|slot| slot.is_live());
+        let live: Vec<_> = live.map(|slot| (slot.address(), slot.bytes())).collect();
+        let report = MemoryReport::new(&*self.settings.name, usage);
+        let report = report.with_space(space, live.iter().copied().map(Extent::used)).held_by_size(live);
+        let failed = self.rungs[Rung::Failed as usize].load(Relaxed) as u64;
+        MemoryReport { failed_allocations: Some(failed), limit_bytes: self.max_bytes(), ..report }.concluded()
+    }
+
     /// The error for an invalid free.
     #[cold]
     pub(super) fn invalid_free(&self, address: u64, layout: Layout, error: ClaimError) -> Error {
@@ -61,7 +77,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             ClaimError::Layout(given) => wrong_layout(given, layout),
             ClaimError::Unknown => self.explain_unknown(address),
         };
-        invalid_free(NAME, address, why)
+        invalid_free(&*self.settings.name, address, why)
     }
 
     /// Describes an address at which no block starts.

@@ -17,6 +17,8 @@ impl fmt::Debug for Hook {
 /// The checked settings.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
+    /// The pool in messages.
+    pub name: String,
     pub classes: Classes,
     pub max_bytes: u64,
     pub segment_bytes: u64,
@@ -43,8 +45,9 @@ impl Settings {
     }
 
     /// Settings of a pool of equal blocks of `bytes`, as many as fit into `max_bytes`.
-    pub fn of_equal(bytes: u64, max_bytes: u64) -> Settings {
+    pub fn of_equal(name: String, bytes: u64, max_bytes: u64) -> Settings {
         Settings {
+            name,
             classes: Classes::of_equal(bytes),
             max_bytes,
             segment_bytes: max_bytes,

@@ -27,8 +27,9 @@ use super::slabs::{Slabs, slab_blocks};
 use super::slot::{BlockInfo, SHARED};
 use super::stats::Counts;
 use super::stream_cache::StreamCache;
+use crate::report::{Extent, Space};
 use foldhash::fast::FixedState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum number of unfinished streams that are polled before a first search.
@@ -227,29 +228,26 @@ impl Shared {
             || self.arena.fit(order, need.bytes, need.align).is_some()
     }
 
-    /// Bytes of the longest contiguous free range, of any order.
+    /// The segments, and the used pieces: live blocks and, unless slabs are ignored, entire slabs
+    /// with a live block.
+    pub fn space(&self, live: &BlockMap, has_slabs: bool) -> Space {
+        let used = live.slots().into_iter().filter(|slot| slot.is_live()).map(|slot| {
+            match slot.is_small() && has_slabs {
+                true => {
+                    let slab = slot.piece();
+                    Extent { start: self.arena.start(slab), bytes: self.arena.bytes(slab) }
+                }
+                false => Extent { start: slot.address(), bytes: slot.bytes() },
+            }
+        });
+        let segments = self.arena.segments().map(|of| Extent { start: of.start, bytes: of.bytes });
+        Space::new(segments.collect(), used.collect())
+    }
+
+    /// Bytes of the longest contiguous free range, of any order, or of the largest free block.
     pub fn largest(&self, live: &BlockMap) -> u64 {
-        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut largest = 0;
-        for slot in live.slots() {
-            if !slot.is_live() {
-                largest = largest.max(slot.bytes());
-            } else if slot.is_small() {
-                // The entire slab.
-                used.insert(self.arena.start(slot.piece()), self.arena.bytes(slot.piece()));
-            } else {
-                used.insert(slot.address(), slot.bytes());
-            }
-        }
-        for segment in self.arena.segments() {
-            let (mut at, end) = (segment.start, segment.start + segment.bytes);
-            for (start, bytes) in used.range(at..end) {
-                largest = largest.max(start.saturating_sub(at));
-                at = start + bytes;
-            }
-            largest = largest.max(end.saturating_sub(at));
-        }
-        largest
+        let free = live.slots().into_iter().filter(|slot| !slot.is_live()).map(|slot| slot.bytes());
+        free.max().unwrap_or(0).max(self.space(live, true).largest_free())
     }
 }
 

@@ -1,15 +1,16 @@
 //! Settings of a driver pool.
 
 use super::control::ReusePolicies;
-use super::pool::DriverPool;
+use super::pool::{DriverPool, KIND};
 use crate::driver::{Device, PoolOrigin};
 use crate::error::{Bytes, Result};
-use crate::host_pools::request::invalid_setting;
+use crate::host_pools::request::{invalid_setting, named};
 
 /// Builder for a [`DriverPool`], created by [`DriverPool::builder`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "call build"]
 pub struct DriverPoolBuilder {
+    name: Option<String>,
     release_threshold: Option<u64>,
     max_size: Option<u64>,
     reuse: ReusePolicies,
@@ -24,6 +25,12 @@ impl DriverPool {
 }
 
 impl DriverPoolBuilder {
+    /// A name for the pool, which its errors and reports contain. Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> DriverPoolBuilder {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Release threshold: bytes that the pool keeps, used or free, when the device is synchronised.
     /// Default: keep all. With 0, the driver's own default, all free memory is released each time.
     pub fn release_threshold(mut self, bytes: u64) -> DriverPoolBuilder {
@@ -54,7 +61,7 @@ impl DriverPoolBuilder {
     pub fn build(&self, device: &Device) -> Result<DriverPool> {
         self.check(device)?;
         let backend = device.driver().pool(PoolOrigin::New { max: self.max_size })?;
-        let pool = DriverPool::new(device, backend, self.max_size)?;
+        let pool = DriverPool::new(device, named(KIND, self.name.as_deref()), backend, self.max_size)?;
         pool.set_release_threshold(self.release_threshold.unwrap_or(u64::MAX))?;
         pool.set_reuse(self.reuse)?;
         Ok(pool)

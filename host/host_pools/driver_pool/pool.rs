@@ -4,16 +4,19 @@ use super::super::block_table::{Block, BlockTable};
 use crate::driver::{Device, PoolAttribute, PoolBackend, PoolOrigin, Range, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
-use crate::host_pools::request::{address_of, check_request, invalid_free, invalid_layout, ptr_at};
+use crate::host_pools::request::{
+    address_of, check_request, explain, invalid_free, invalid_layout, named, ptr_at,
+};
 use crate::lock::lock;
+use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use warpheap_device::kernel::DevicePtr;
 
-/// Name in error messages.
-const NAME: &str = "a stream-ordered pool";
+/// Kind of the pool in messages.
+pub(super) const KIND: &str = "stream-ordered pool";
 /// Driver blocks start at multiples of this.
 const DRIVER_ALIGN: u64 = 256;
 /// The largest supported alignment: 1 GiB.
@@ -30,6 +33,8 @@ const MAX_ALIGN: usize = 1 << 30;
 /// waits for the device and logs a warning. The device's own pool is not destroyed.
 #[must_use = "its memory is freed when it is dropped"]
 pub struct DriverPool {
+    /// The pool in messages.
+    name: String,
     device: Device,
     /// The stream for freeing blocks that are still allocated on drop.
     pool_stream: Stream,
@@ -47,7 +52,7 @@ impl DriverPool {
     /// # Errors
     /// [`Error::NotSupported`] if the device has none, or an error of the driver.
     pub fn default_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::new(device, device.driver().pool(PoolOrigin::Default)?, None)
+        DriverPool::new(device, named(KIND, None), device.driver().pool(PoolOrigin::Default)?, None)
     }
 
     /// The current pool of the device: the source of allocations that name no pool, such as those
@@ -60,7 +65,7 @@ impl DriverPool {
     /// # Safety
     /// The pool is not destroyed (`cuMemPoolDestroy`) while this value exists.
     pub unsafe fn current_of(device: &Device) -> Result<DriverPool> {
-        DriverPool::new(device, device.driver().pool(PoolOrigin::Current)?, None)
+        DriverPool::new(device, named(KIND, None), device.driver().pool(PoolOrigin::Current)?, None)
     }
 
     /// Whether both are handles of the same driver pool.
@@ -70,11 +75,12 @@ impl DriverPool {
 
     pub(super) fn new(
         device: &Device,
+        name: String,
         pool: Arc<dyn PoolBackend>,
         max_size: Option<u64>,
     ) -> Result<DriverPool> {
         let pool_stream = device.default_stream()?;
-        Ok(DriverPool { device: device.clone(), pool_stream, pool, max_size, live: Mutex::default() })
+        Ok(DriverPool { name, device: device.clone(), pool_stream, pool, max_size, live: Mutex::default() })
     }
 
     /// Limit of reserved memory, in bytes; `None` if only the device memory limits it.
@@ -82,11 +88,11 @@ impl DriverPool {
         self.max_size
     }
 
-    fn check_align(layout: Layout) -> Result<()> {
+    fn check_align(&self, layout: Layout) -> Result<()> {
         if layout.align() <= MAX_ALIGN {
             return Ok(());
         }
-        Err(invalid_layout(NAME, layout, format!("the maximum alignment is {MAX_ALIGN}")))
+        Err(invalid_layout(&*self.name, layout, format!("the maximum alignment is {MAX_ALIGN}")))
     }
 
     /// Fails if live blocks leave less than `bytes` below the limit, whatever the driver would do.
@@ -94,20 +100,21 @@ impl DriverPool {
         let used = lock(&self.live).bytes();
         match self.max_size {
             Some(max) if bytes > max.saturating_sub(used) => Err(Error::OutOfMemory(OutOfMemory::Pool {
-                allocator: NAME.into(),
+                allocator: self.name.clone(),
                 requested: Bytes(layout.size() as u64),
                 used: Bytes(used),
                 reserved: Bytes(max),
                 cached: Bytes(self.reserved_bytes().unwrap_or(used).saturating_sub(used)),
                 largest: Bytes(max.saturating_sub(used)),
                 advice: "free blocks, or raise its limit (DriverPoolBuilder::max_size)",
+                report: None,
             })),
             _ => Ok(()),
         }
     }
 
     /// Adds the figures of the pool to an allocation error.
-    fn explain(&self, error: Error, layout: Layout) -> Error {
+    fn with_figures(&self, error: Error, layout: Layout) -> Error {
         let Error::OutOfMemory(OutOfMemory::Device { device, free, total, .. }) = error else { return error };
         // Unknown figures must not hide the error itself.
         let figure = |which| {
@@ -115,8 +122,9 @@ impl DriverPool {
         };
         let (used, reserved) = (figure(PoolAttribute::UsedCurrent), figure(PoolAttribute::ReservedCurrent));
         let limit = self.max_size.map_or(String::new(), |max| format!(", at most {}", Bytes(max)));
+        let name = &self.name;
         let advice = format!(
-            "{NAME} has reserved {reserved}{limit}, of which {used} are in use, or it is too fragmented; free blocks and wait for \
+            "{name} has reserved {reserved}{limit}, of which {used} are in use, or it is too fragmented; free blocks and wait for \
              their streams, trim other pools (DriverPool::trim_to), or request less"
         );
         Error::OutOfMemory(OutOfMemory::Device {
@@ -125,7 +133,20 @@ impl DriverPool {
             free,
             total,
             advice,
+            report: None,
         })
+    }
+
+    fn alloc(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let align = layout.align() as u64;
+        // Cannot overflow: a layout has less than 2^63 bytes.
+        let bytes = layout.size() as u64 + if align > DRIVER_ALIGN { align } else { 0 };
+        self.check_room(layout, bytes)?;
+        let base =
+            self.pool.alloc(bytes, stream.queue()).map_err(|error| self.with_figures(error, layout))?;
+        let address = base.next_multiple_of(align);
+        self.register(address, Block { layout, bytes, data: base });
+        Ok(ptr_at(address))
     }
 
     /// Registers a new block, which is live from now on.
@@ -160,23 +181,16 @@ unsafe impl DeviceAllocator for DriverPool {
     }
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request(NAME, &self.device, layout, stream)?;
-        DriverPool::check_align(layout)?;
-        let align = layout.align() as u64;
-        // Cannot overflow: a layout has less than 2^63 bytes.
-        let bytes = layout.size() as u64 + if align > DRIVER_ALIGN { align } else { 0 };
-        self.check_room(layout, bytes)?;
-        let base = self.pool.alloc(bytes, stream.queue()).map_err(|error| self.explain(error, layout))?;
-        let address = base.next_multiple_of(align);
-        self.register(address, Block { layout, bytes, data: base });
-        Ok(ptr_at(address))
+        check_request(&self.name, &self.device, layout, stream)?;
+        self.check_align(layout)?;
+        self.alloc(layout, stream).map_err(|error| explain(error, layout, self))
     }
 
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device.same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         let removed = lock(&self.live).remove(address, layout);
-        let block = removed.map_err(|why| invalid_free(NAME, address, why))?;
+        let block = removed.map_err(|why| invalid_free(&*self.name, address, why))?;
         // SAFETY: the caller's promises P1 and P2.
         unsafe { self.free(address, block, stream) }
     }
@@ -190,6 +204,13 @@ unsafe impl DeviceAllocator for DriverPool {
         });
         let reserved_bytes = reserved.map_or(used_bytes, |bytes| bytes.max(used_bytes));
         Usage { used_bytes, reserved_bytes, largest_free_bytes: None }
+    }
+
+    /// Only the driver knows the free ranges.
+    fn report(&self) -> MemoryReport {
+        let report = MemoryReport::new(&*self.name, self.usage());
+        let report = report.held_by_size(lock(&self.live).blocks());
+        MemoryReport { limit_bytes: self.max_size, ..report }.concluded()
     }
 }
 
@@ -218,7 +239,8 @@ impl Drop for DriverPool {
         };
         let failed: Vec<_> = all.iter().filter_map(free).collect();
         // Last, because a subscriber may panic.
-        tracing::warn!(blocks, bytes, "{NAME} was dropped while some of its blocks were allocated");
+        let name = &self.name;
+        tracing::warn!(blocks, bytes, "{name} was dropped while some of its blocks were allocated");
         for (error, address, bytes) in failed {
             tracing::warn!(%error, address, bytes, "a block could not be freed");
         }

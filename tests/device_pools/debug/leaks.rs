@@ -4,6 +4,7 @@ use super::kernels::{EVERY_LINE, everyway, stray, take};
 use super::support::{BLOCK, benches};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::{BTreeMap, BTreeSet};
+use warpheap::HeldBy;
 use warpheap_device::global::GlobalHeap;
 
 #[test]
@@ -29,6 +30,11 @@ fn leaks_are_reported_by_site_with_the_bytes_that_were_asked_for() {
         assert_eq!(leaks.count, 5 * 32 + 3);
         assert_eq!(leaks.bytes, expected.iter().map(|(_, bytes)| bytes).sum::<u64>());
         assert_eq!(bench.heap.check().unwrap(), []);
+        let report = bench.heap.report().unwrap();
+        let held: Vec<_> = report.holders.iter().map(|of| (of.name.clone(), of.blocks, of.bytes)).collect();
+        let sites =
+            leaks.sites.iter().map(|of| (of.site.as_ref().expect("a site").to_string(), of.count, of.bytes));
+        assert!(report.held_by == HeldBy::Site && sites.eq(held), "{report}");
     }
 }
 

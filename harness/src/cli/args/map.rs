@@ -9,6 +9,7 @@ pub const MAP_EXAMPLES: &str = "\
 Examples:
   warpheap map --demo fragmented
   warpheap map --demo timeline --backend cpu --svg timeline.svg
+  warpheap map --demo leak --report
   warpheap stress --allocator heap --map heap.json
   warpheap map heap.json --svg heap.svg
   warpheap map before.json after.json
@@ -53,6 +54,17 @@ pub struct MapArgs {
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
+    /// Write the figures of the maps over time to this file, as Chrome trace JSON for Perfetto; `-`
+    /// is standard output.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
+    pub perfetto: Option<JsonTarget>,
+    /// Print a report of the last map: what holds the memory, and why allocations failed.
+    ///
+    /// Default: no.
+    #[arg(long)]
+    pub report: bool,
     /// Whether the text has colours. They repeat what the characters show.
     ///
     /// Default: auto.
@@ -78,6 +90,8 @@ pub enum DemoHeap {
     Full,
     /// Five maps of a heap that is filled, fragmented and emptied
     Timeline,
+    /// Four maps of a heap in which the blocks of one size are never freed
+    Leak,
 }
 
 /// Whether text has colours.
@@ -92,8 +106,15 @@ pub enum ColourChoice {
 }
 
 impl MapArgs {
-    /// The target that is standard output, or else that of the maps.
+    /// The files that are written, each with its option.
+    pub fn targets(&self) -> Vec<(&'static str, &JsonTarget)> {
+        let all = [("--svg", &self.svg), ("--json", &self.json), ("--perfetto", &self.perfetto)];
+        all.into_iter().filter_map(|(option, target)| Some((option, target.as_ref()?))).collect()
+    }
+
+    /// The target that is standard output, or else any.
     pub fn output(&self) -> Option<&JsonTarget> {
-        [&self.svg, &self.json].into_iter().flatten().max_by_key(|target| **target == JsonTarget::Stdout)
+        let targets = self.targets().into_iter().map(|(_, target)| target);
+        targets.max_by_key(|target| **target == JsonTarget::Stdout)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::parse::{self, JsonTarget};
 use super::device::{BackendChoice, DeviceArgs};
+use super::export::{EXPORT_EXAMPLES, PoolExportArgs};
 use super::output::OutputArgs;
 use super::report::{CompareArgs, PageArgs};
 use clap::{Args, Subcommand};
@@ -60,10 +61,16 @@ pub struct PoolArgs {
 pub enum PoolCommand {
     /// Replay a log of allocations against pools, and report time, peak and fragmentation.
     ///
-    /// The log is CSV, with the columns thread, time, action, pointer, size, stream and align, as
-    /// `Logged` writes it. RMM's logs, which have no align, are read as well.
+    /// The log is CSV, with the columns thread, time, action, pointer, size, stream, align and tag,
+    /// as `Logged` writes it. RMM's logs, which have no align and no tag, are read as well.
     #[command(after_long_help = REPLAY_EXAMPLES)]
     Replay(PoolReplayArgs),
+    /// Export a log for a viewer: Perfetto, chrome://tracing, PyTorch's memory viewer.
+    ///
+    /// The log is that of `replay`. Its optional column `tag` names the allocations. The log is
+    /// exported while it is read: memory is bounded by the live blocks, not by the rows.
+    #[command(after_long_help = EXPORT_EXAMPLES)]
+    Export(PoolExportArgs),
     /// Benchmark the pools, each beside the driver's synchronous memory.
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(PoolBenchArgs),
@@ -80,10 +87,11 @@ pub enum PoolCommand {
 }
 
 impl PoolCommand {
-    /// Target of the results.
+    /// Target of the results, or of the export.
     pub fn json(&self) -> Option<&JsonTarget> {
         match self {
             PoolCommand::Replay(args) => args.run.output.json.as_ref(),
+            PoolCommand::Export(args) => Some(&args.out),
             PoolCommand::Bench(args) => args.run.output.json.as_ref(),
             PoolCommand::Demo(args) => args.output.json.as_ref(),
             PoolCommand::Show(args) => args.run.output.json.as_ref(),
@@ -177,7 +185,9 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching. Default: all.
+    /// One demonstration: blocks, growable, region, arena, driver, caching, reports.
+    ///
+    /// Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub which: String,
     #[command(flatten)]

@@ -10,6 +10,8 @@ use warpheap_device::kernel::DevicePtr;
 const SURVIVORS: usize = 16;
 /// Bytes of the blocks that fragment a heap.
 const TEMPORARY: usize = 4096;
+/// Bytes of the blocks that are never freed.
+const LEAKED: usize = 256;
 
 type Block = DevicePtr<u8>;
 
@@ -22,6 +24,7 @@ pub fn maps(device: &Device, kind: DemoHeap, bytes: u64) -> Result<Vec<HeapMap>>
         DemoHeap::Fragmented => demo.fragmented(),
         DemoHeap::Full => demo.full(),
         DemoHeap::Timeline => demo.timeline(),
+        DemoHeap::Leak => demo.leak(),
     }
 }
 
@@ -112,6 +115,17 @@ impl Demo {
         self.free(survivors)?;
         Ok(vec![new, loading, peak, fragmented, self.map("all are freed")?])
     }
+
+    /// Each step leaks blocks of [`LEAKED`] bytes, and frees all others. The last one fails.
+    fn leak(&self) -> Result<Vec<HeapMap>> {
+        let step = |number: usize| {
+            self.fill(0.24, LEAKED)?;
+            let others = self.fill(0.15, TEMPORARY)?;
+            self.free(others)?;
+            self.map(&format!("after step {number}"))
+        };
+        (1..=4).map(step).collect()
+    }
 }
 
 #[cfg(test)]
@@ -142,6 +156,18 @@ mod tests {
         let totals = maps[0].totals();
         assert!(totals.free_bytes > 10 << 20 && totals.largest_free_bytes < 1 << 20, "{totals:?}");
         assert!(totals.fragmentation() > 0.9, "{totals:?}");
+    }
+
+    #[test]
+    fn the_reports_name_the_class_that_leaks_and_the_class_that_fragments() {
+        let leak = demo(DemoHeap::Leak);
+        assert!(leak.iter().map(|map| map.totals().live_bytes).is_sorted_by(|a, b| a < b));
+        let report = leak[3].report();
+        let words = ["Not fragmented: too little memory is free.", "Blocks of 256 B hold 100 %"];
+        assert!(report.advice.iter().zip(words).all(|(advice, words)| advice.starts_with(words)), "{report}");
+        let report = demo(DemoHeap::Fragmented)[0].report();
+        let words = ["Fragmented: ", "Blocks of 4096 B separate them"];
+        assert!(report.advice.iter().zip(words).all(|(advice, words)| advice.starts_with(words)), "{report}");
     }
 
     #[test]

@@ -8,12 +8,11 @@ mod read;
 use super::args::{BackendChoice, ColourChoice, DemoHeap, MapArgs};
 use super::backend::choose_bare;
 use super::console::Console;
-use super::parse::JsonTarget;
-use super::results::{check_target, watchdog};
+use super::results::{check_target, watchdog, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
 use crate::report::heap_map::{Style, svg, terminal};
-use std::io::{self, Write};
+use crate::report::trace::perfetto_of_maps;
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
 
@@ -32,11 +31,17 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
         None => read::maps(&args.files)?,
     };
     console.say(terminal(&maps, style(&args, console)));
+    if let Some(map) = maps.last().filter(|_| args.report) {
+        console.say(format_args!("{}\n", map.report()));
+    }
     if let Some(target) = &args.svg {
-        write(target, "picture", console, |to| to.write_all(svg(&maps).as_bytes()))?;
+        write_target(target, "picture", console, |to| to.write_all(svg(&maps).as_bytes()))?;
+    }
+    if let Some(target) = &args.perfetto {
+        write_target(target, "trace", console, |to| perfetto_of_maps(&maps, to))?;
     }
     if let Some(target) = &args.json {
-        write(target, "map", console, |to| match &maps[..] {
+        write_target(target, "map", console, |to| match &maps[..] {
             [map] => file::print(&mut { to }, map),
             maps => file::print(&mut { to }, &maps),
         })?;
@@ -46,13 +51,16 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
 
 /// Fails before the run if a picture or a map cannot be written after it.
 fn check_targets(args: &MapArgs) -> Result<(), Failure> {
-    [&args.svg, &args.json].into_iter().try_for_each(|target| check_target(target.as_ref()))?;
-    match (&args.svg, &args.json) {
-        (Some(svg), Some(json)) if svg == json => Err(Failure::usage(
-            "--svg and --json have the same target; write at least one of them to another file",
-        )),
-        _ => Ok(()),
+    let targets = args.targets();
+    targets.iter().try_for_each(|(_, target)| check_target(Some(target)))?;
+    for (i, (option, target)) in targets.iter().enumerate() {
+        if let Some((other, _)) = targets[..i].iter().find(|(_, before)| before == target) {
+            return Err(Failure::usage(format_args!(
+                "{other} and {option} have the same target; write at least one of them to another file"
+            )));
+        }
     }
+    Ok(())
 }
 
 fn demo_maps(kind: DemoHeap, args: &MapArgs, console: &Console) -> Result<Vec<HeapMap>, Failure> {
@@ -76,22 +84,4 @@ fn style(args: &MapArgs, console: &Console) -> Style {
         ColourChoice::Never => false,
     };
     Style { width: args.width.unwrap_or(columns.clamp(40, 1000)), has_colour, is_terminal }
-}
-
-fn write(
-    target: &JsonTarget,
-    what: &str,
-    console: &Console,
-    print: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let failed = |message| Failure { status: Status::Failed, message };
-    match target {
-        JsonTarget::Stdout => print(&mut io::stdout().lock())
-            .map_err(|error| failed(format!("cannot write the {what} to standard output: {error}"))),
-        JsonTarget::File(path) => {
-            file::write_with(path, |to| print(to)).map_err(|error| failed(error.to_string()))?;
-            console.say(format_args!("{what}: {}", path.display()));
-            Ok(())
-        }
-    }
 }

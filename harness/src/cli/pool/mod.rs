@@ -1,7 +1,9 @@
-//! `warpheap pool`: replays, measures and shows host pools, and the driver's own pools.
+//! `warpheap pool`: replays and exports logs, measures and shows host pools, and the driver's own
+//! pools.
 
 mod bench;
 mod demo;
+mod export;
 mod replay;
 mod show;
 
@@ -13,6 +15,7 @@ use super::status::{Failure, Status};
 pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {
     match args.command {
         PoolCommand::Replay(args) => replay::run(args, console),
+        PoolCommand::Export(args) => export::run(args, console),
         PoolCommand::Bench(args) => bench::run(args, console),
         PoolCommand::Demo(args) => demo::run(args, console),
         PoolCommand::Show(args) => show::run(args, console),

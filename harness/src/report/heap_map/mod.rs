@@ -11,6 +11,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub use shares::shares;
 #[cfg(test)]
 pub use svg::STYLE;
 pub use svg::svg;

@@ -15,11 +15,13 @@ impl HeapSnapshot {
         let slab_bytes = stats.slab_bytes;
         let mut walk = Walk { slab_bytes, debugged: self.debugged(), next: 0, parts: vec![], spans: vec![] };
         self.audit(&mut walk);
+        let taken = self.taken_at().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         walk.skip_to((stats.max_bytes / slab_bytes) as u32);
         HeapMap {
             schema: HeapMap::SCHEMA.into(),
             label: label.into(),
-            unix_seconds: self.taken_at().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs()),
+            unix_seconds: taken.as_secs(),
+            subsec_nanos: taken.subsec_nanos(),
             heap_bytes: stats.max_bytes,
             slab_bytes,
             mapped_bytes: stats.usage.reserved_bytes,

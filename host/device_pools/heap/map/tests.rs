@@ -22,6 +22,7 @@ fn map(parts: &[(u32, SlabContent)]) -> HeapMap {
         schema: HeapMap::SCHEMA.into(),
         label: "a test".into(),
         unix_seconds: 0,
+        subsec_nanos: 0,
         heap_bytes: 64 << 14,
         slab_bytes: 1 << 14,
         mapped_bytes: 64 << 14,
@@ -170,4 +171,36 @@ fn invalid_maps_are_rejected_with_the_place() {
     contains(rejected(&|map| map.parts[0].content = run(u64::MAX, 2, 0, 0)), "contradicts itself");
     contains(rejected(&|map| map.parts[1].content = large(2, false)), "contradicts itself");
     contains(rejected(&|map| map.spans[0].slabs = 5), "spans[0] has 5 slabs from slab 60 on");
+}
+
+#[test]
+fn a_report_has_the_figures_and_the_holders_of_its_map() {
+    let heap = used_heap();
+    let (map, report) = (map_of(&heap), heap.report().unwrap());
+    let totals = map.totals();
+    assert_eq!(report, HeapMap { label: String::new(), ..map.clone() }.report());
+    assert!(map.report().to_string().starts_with("report of a heap, a test\n"));
+    assert_eq!((report.used_bytes, report.reserved_bytes), (totals.live_bytes, BYTES));
+    let all = report.used_bytes + report.free_bytes + report.withheld_bytes;
+    assert_eq!((all, report.largest_free_bytes), (BYTES, Some(totals.largest_free_bytes)));
+    let sum = |of: fn(&crate::report::Holder) -> u64| report.holders.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|of| of.blocks), sum(|of| of.bytes)), (totals.live_blocks, totals.live_bytes));
+    assert_eq!(report.failed_allocations, Some(map.failed_allocations));
+}
+
+#[test]
+fn a_report_names_the_class_that_separates_free_slabs() {
+    let pinned = (0..16).flat_map(|_| [(3, SlabContent::Free), (1, run(4096, 4, 3, 0))]);
+    let parts: Vec<_> = pinned.collect();
+    let report = HeapMap { failed_allocations: 1, ..map(&parts) }.report();
+    assert_eq!((report.free_ranges, report.holders[0].ends_free_ranges), (Some(16), 16));
+    assert!(report.advice[0].starts_with("Fragmented: 768.0 KiB are free, but in 16 ranges of"), "{report}");
+    assert!(report.advice[1].starts_with("Blocks of 4096 B separate them"), "{report}");
+    assert!(report.to_string().contains("[...2...2"), "{report}");
+    let full = [(58, large(58, false)), (4, large(4, true)), (2, SlabContent::Unknown)];
+    let report = HeapMap { failed_allocations: 1, ..map(&full) }.report();
+    assert_eq!(report.holders[0].name, "whole slabs");
+    assert!(report.advice[1].starts_with("Blocks of whole slabs hold 100 %"), "{report}");
+    let fresh = map(&[(64, SlabContent::Fresh)]).report();
+    assert!(fresh.advice.is_empty() && fresh.holders.is_empty(), "{fresh}");
 }

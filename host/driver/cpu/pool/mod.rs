@@ -76,6 +76,7 @@ impl CpuPool {
             free: Bytes(self.heap.free_bytes().min(self.max - state.segments.reserved())),
             total: Bytes(self.heap.total().min(self.max)),
             advice: "request less".into(),
+            report: None,
         })
     }
 

@@ -1,23 +1,29 @@
 //! Reads a log by its column names. Errors name the line and column of the invalid value.
 //!
 //! The case of names, blanks around values and the order of columns do not matter. RMM's logs are
-//! read unchanged: without `align`, where 256 is what RMM's allocators promise, with the time of
-//! day, and with addresses as streams.
+//! read unchanged: without `align`, where 256 is what RMM's allocators promise, without `tag`, with
+//! the time of day, and with addresses as streams.
 
+mod rows;
 #[cfg(test)]
 mod tests;
+mod ticks;
+
+pub use rows::LogReader;
+pub use ticks::LogTicks;
 
 use super::{LogAction, LogRecord};
 use crate::error::{Error, Result};
-use csv::{StringRecord, Trim};
+use csv::StringRecord;
 use std::collections::HashSet;
 use std::io::Read;
+use std::sync::Arc;
 
 /// Alignment of allocations in a log without the column `align`.
 const DEFAULT_ALIGN: u64 = 256;
 
 /// A row of a log, and its position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRow {
     /// Line of the file. Line 1 contains the column names.
     pub line: u64,
@@ -39,15 +45,9 @@ pub fn read_log(from: impl Read) -> Result<Vec<LogRecord>> {
 /// # Errors
 /// The errors of [`read_log`].
 pub fn read_rows(from: impl Read) -> Result<Vec<LogRow>> {
-    let mut reader = csv::ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(from);
-    let header = reader.headers().map_err(|error| unreadable(&error))?;
-    if header.is_empty() {
-        return Ok(Vec::new());
-    }
-    let columns = Columns::find(header)?;
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        rows.push(columns.read(&record.map_err(|error| unreadable(&error))?)?);
+    let (mut reader, mut rows) = (LogReader::new(from)?, Vec::new());
+    while let Some(row) = reader.read()? {
+        rows.push(row);
     }
     Ok(in_order(rows))
 }
@@ -62,11 +62,28 @@ struct Columns {
     size: usize,
     stream: usize,
     align: Option<usize>,
+    tag: Option<usize>,
+}
+
+/// The distinct tags of a log, each stored once.
+#[derive(Default)]
+struct Tags(HashSet<Arc<str>>);
+
+impl Tags {
+    fn of(&mut self, name: &str) -> Option<Arc<str>> {
+        if let Some(tag) = self.0.get(name) {
+            return Some(tag.clone());
+        }
+        let tag: Arc<str> = (!name.is_empty()).then(|| name.into())?;
+        self.0.insert(tag.clone());
+        Some(tag)
+    }
 }
 
 /// The columns of every log.
 const NAMES: [&str; 6] = ["thread", "time", "action", "pointer", "size", "stream"];
 const ALIGN: &str = "align";
+const TAG: &str = "tag";
 
 impl Columns {
     fn find(header: &StringRecord) -> Result<Columns> {
@@ -83,21 +100,23 @@ impl Columns {
                 listed()
             )));
         }
-        if let Some(name) = NAMES.into_iter().chain([ALIGN]).find(|name| named(name) > 1) {
+        if let Some(name) = NAMES.into_iter().chain([ALIGN, TAG]).find(|name| named(name) > 1) {
             return Err(invalid_header(format!("line 1 has the column `{name}` twice")));
         }
         let place = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
         let [thread, time, action, pointer, size, stream] = NAMES.map(|name| place(name).unwrap_or_default());
-        Ok(Columns { count: header.len(), thread, time, action, pointer, size, stream, align: place(ALIGN) })
+        let (count, align, tag) = (header.len(), place(ALIGN), place(TAG));
+        Ok(Columns { count, thread, time, action, pointer, size, stream, align, tag })
     }
 
-    fn read(&self, record: &StringRecord) -> Result<LogRow> {
+    fn read(&self, record: &StringRecord, tags: &mut Tags) -> Result<LogRow> {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != self.count {
             let (found, named) = (record.len(), self.count);
             return Err(invalid_row(format!("line {line} has {found} columns, but line 1 has {named}")));
         }
-        let cell = |column: usize, name: &'static str| Cell { line, column, name, text: &record[column] };
+        let cell =
+            |column: usize, name: &'static str| Cell { line, column, name, text: record[column].trim() };
         let align = self.align.map(|column| cell(column, ALIGN).align());
         let record = LogRecord {
             thread: cell(self.thread, "thread").number("a thread number")?,
@@ -107,6 +126,7 @@ impl Columns {
             size: cell(self.size, "size").number("a number of bytes")?,
             stream: cell(self.stream, "stream").stream()?,
             align: align.transpose()?.unwrap_or(DEFAULT_ALIGN),
+            tag: self.tag.and_then(|column| tags.of(record[column].trim())),
         };
         Ok(LogRow { line, record })
     }
@@ -195,31 +215,12 @@ fn address(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not an address"))
 }
 
-/// Sorts by time. Within one clock tick, an allocation of a live address is moved behind its free;
-/// other rows keep the order in which they were written. An allocation is written before the block
-/// can be freed.
+/// Sorts by time, and orders the rows of each clock tick.
 fn in_order(mut rows: Vec<LogRow>) -> Vec<LogRow> {
     rows.sort_by_key(|row| row.record.time);
-    let (mut ordered, mut live) = (Vec::with_capacity(rows.len()), HashSet::new());
+    let (mut ordered, mut ticks) = (Vec::with_capacity(rows.len()), LogTicks::default());
     for tick in rows.chunk_by(|a, b| a.record.time == b.record.time) {
-        let mut waiting: Vec<LogRow> = Vec::new();
-        for row in tick {
-            let pointer = row.record.pointer;
-            match row.record.action {
-                LogAction::Allocate if !live.insert(pointer) => waiting.push(*row),
-                LogAction::Free => {
-                    live.remove(&pointer);
-                    ordered.push(*row);
-                    if let Some(place) = waiting.iter().position(|row| row.record.pointer == pointer) {
-                        live.insert(pointer);
-                        ordered.push(waiting.remove(place));
-                    }
-                }
-                _ => ordered.push(*row),
-            }
-        }
-        // Allocated twice: the reader of the log must see this.
-        ordered.append(&mut waiting);
+        ticks.order(tick.iter().cloned(), |row| &row.record, |row| ordered.push(row));
     }
     ordered
 }
@@ -230,8 +231,8 @@ fn quoted(name: &str) -> String {
 
 /// The columns are not those of a log.
 fn invalid_header(why: String) -> Error {
-    let advice = "a log has the columns thread, time, action, pointer, size, stream and, optionally, align, named in its first line \
-                  and separated by commas";
+    let advice = "a log has the columns thread, time, action, pointer, size, stream and, optionally, align and tag, named in its first \
+                  line and separated by commas";
     Error::AllocLog { what: "read", why, advice }
 }
 

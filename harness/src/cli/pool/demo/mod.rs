@@ -15,6 +15,7 @@ mod growable;
 mod out_of_memory;
 mod owners;
 mod region;
+mod reports;
 mod stage;
 
 use super::super::args::PoolDemoArgs;
@@ -31,7 +32,7 @@ use warpheap::Result;
 
 /// All demonstrations, in the order in which they run.
 static DEMOS: &[Demo] =
-    &[blocks::DEMO, growable::DEMO, region::DEMO, arena::DEMO, driver::DEMO, caching::DEMO];
+    &[blocks::DEMO, growable::DEMO, region::DEMO, arena::DEMO, driver::DEMO, caching::DEMO, reports::DEMO];
 
 /// The kept result of one demonstration.
 #[derive(Serialize)]

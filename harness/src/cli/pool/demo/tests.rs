@@ -141,6 +141,12 @@ fn caching() {
     detects(&caching::DEMO, faults);
 }
 
+/// Its checks are of what the library reports.
+#[test]
+fn reports() {
+    detects(&reports::DEMO, &[&[], &[]]);
+}
+
 #[test]
 fn every_demonstration_is_found_by_its_name() {
     for demo in DEMOS {

@@ -48,6 +48,7 @@ fn missing_and_ambiguous_columns_are_reported_by_name() {
         ),
         ("thread;time;action;pointer;size;stream", "has none of the column names, but thread;time"),
         ("thread,time,action,pointer,size,stream,Size", "has the column `size` twice;"),
+        ("thread,time,action,pointer,size,stream,tag,Tag", "has the column `tag` twice;"),
     ] {
         let message = read_log(format!("{header}\n1,1,free,0x1,1,1,1\n").as_bytes()).unwrap_err().to_string();
         assert!(message.contains("line 1 ") && message.contains(words), "{header}: {message}");
@@ -83,6 +84,16 @@ fn blanks_and_column_order_are_ignored() {
     let rows = read_log(log.as_bytes()).unwrap();
     assert_eq!((rows.len(), rows[0].align, rows[0].size, rows[0].thread), (1, 16, 4, 2));
     assert_eq!(rows[0].action, LogAction::AllocateFailure);
+}
+
+#[test]
+fn tags_may_be_quoted_empty_or_absent_and_are_stored_once() {
+    let log = "thread,time,action,pointer,size,stream,align,tag\n1,1,allocate,0x100,4,1,1,\"a, \"\"b\"\"\"\n\
+               1,2,allocate,0x200,4,1,1,\n1,3,allocate,0x300,4,1,1,\"a, \"\"b\"\"\"\n";
+    let rows = read_log(log.as_bytes()).unwrap();
+    assert_eq!((rows[0].tag.as_deref(), rows[1].tag.as_deref()), (Some("a, \"b\""), None));
+    assert!(Arc::ptr_eq(rows[0].tag.as_ref().unwrap(), rows[2].tag.as_ref().unwrap()));
+    assert_eq!(read_log(format!("{NAMES}1,1,free,0x100,4,1,1\n").as_bytes()).unwrap()[0].tag, None);
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! `warpheap map --perfetto`.
+
+use super::{CHROME, check, list, number};
+use crate::support::{err, status, stdout_and_stderr, warpheap};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn maps_of_a_heap_are_counters_over_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let to = folder.path().join("heap.json");
+    let output = warpheap(&format!("map --backend cpu --demo timeline --perfetto {}", to.display()));
+    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let trace: Value = serde_json::from_slice(&fs::read(&to).expect("written")).expect("JSON");
+    check(CHROME, &trace);
+    let of = |name: &str| -> Vec<&Value> {
+        list(&trace, "traceEvents").iter().filter(|event| event["name"] == name).collect()
+    };
+    let memory = of("memory");
+    let live: Vec<_> = memory.iter().map(|event| number(&event["args"], "live")).collect();
+    assert_eq!((live.len(), live[0]), (5, 0));
+    let times: Vec<_> = memory.iter().map(|event| event["ts"].as_f64().expect("a time")).collect();
+    assert!(times[0] == 0.0 && times.is_sorted_by(|a, b| a < b), "{times:?}");
+    let sum =
+        |event: &&Value| event["args"].as_object().expect("series").values().filter_map(Value::as_u64).sum();
+    assert!(
+        memory.iter().map(sum).all(|bytes: u64| bytes == 16 << 20),
+        "the series are the heap: {memory:?}"
+    );
+    for name in ["new", "live, blocks of 4096 B", "largest free range", "failed allocations"] {
+        assert!(!of(name).is_empty(), "no {name}: {trace}");
+    }
+    let same = warpheap(&format!("map --demo fresh --backend cpu --svg {0} --perfetto {0}", to.display()));
+    assert_eq!(status(&same), 2, "{}", stdout_and_stderr(&same));
+    assert!(err(&same).contains("--svg and --perfetto have the same target"), "{}", err(&same));
+}

@@ -1,0 +1,55 @@
+//! Reads the rows of a log one by one, in the order of the file.
+
+use super::{Columns, LogRow, Tags, unreadable};
+use crate::error::Result;
+use csv::{Reader, ReaderBuilder, StringRecord, Trim};
+use std::fmt;
+use std::io::Read;
+
+/// Reads a log row by row. Its memory depends on the number of tags, not on the number of rows.
+pub struct LogReader<R> {
+    reader: Reader<R>,
+    /// `None` for an empty input.
+    columns: Option<Columns>,
+    tags: Tags,
+    /// The last row.
+    record: StringRecord,
+}
+
+impl<R> fmt::Debug for LogReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogReader").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl<R: Read> LogReader<R> {
+    /// Reads the column names.
+    ///
+    /// # Errors
+    /// [`Error::AllocLog`](crate::Error::AllocLog) if the first line does not have the names of the
+    /// columns, or cannot be read.
+    pub fn new(from: R) -> Result<LogReader<R>> {
+        let mut reader = ReaderBuilder::new().trim(Trim::Headers).flexible(true).from_reader(from);
+        let header = reader.headers().map_err(|error| unreadable(&error))?;
+        let columns = if header.is_empty() { None } else { Some(Columns::find(header)?) };
+        Ok(LogReader { reader, columns, tags: Tags::default(), record: StringRecord::new() })
+    }
+
+    /// Reads the next row. `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::AllocLog`](crate::Error::AllocLog) with the line and the column of an invalid
+    /// value, and for input that cannot be read.
+    pub fn read(&mut self) -> Result<Option<LogRow>> {
+        let Some(columns) = &self.columns else { return Ok(None) };
+        if !self.reader.read_record(&mut self.record).map_err(|error| unreadable(&error))? {
+            return Ok(None);
+        }
+        columns.read(&self.record, &mut self.tags).map(Some)
+    }
+
+    /// Whether the log has the column `tag`.
+    pub fn has_tags(&self) -> bool {
+        self.columns.as_ref().is_some_and(|columns| columns.tag.is_some())
+    }
+}

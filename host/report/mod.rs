@@ -179,7 +179,9 @@ impl MemoryReport {
 
     /// Groups live blocks by their size: start and bytes of each.
     pub(crate) fn held_by_size(self, blocks: impl IntoIterator<Item = (u64, u64)>) -> MemoryReport {
-        let named = blocks.into_iter().map(|(start, bytes)| (holders::doubling(bytes), start, 1, bytes));
+        let names = holders::doublings();
+        let name = |bytes: u64| &names[bytes.max(1).ilog2() as usize];
+        let named = blocks.into_iter().map(|(start, bytes)| (name(bytes), start, 1, bytes));
         self.held_by(HeldBy::Size, named)
     }
 

@@ -38,7 +38,7 @@
 //!
 //! Layers, each using only those before it: [`simt`] → [`driver`] → [`device_pools`] and
 //! [`host_pools`], which do not use each other. All of them return [`Error`]; all pools report
-//! their [`Usage`].
+//! their [`Usage`], and heaps and host pools a [`MemoryReport`].
 #![cfg(not(loom))]
 
 pub mod build_info;

@@ -62,7 +62,7 @@ pub unsafe trait DeviceAllocator: Send + Sync {
     fn usage(&self) -> Usage;
 
     /// What is in use, what is free, and what holds the memory. Unlike [`usage`](Self::usage), it
-    /// may read the state of every block: some 10 ms for 100,000 live blocks.
+    /// may read the state of every block.
     ///
     /// Without an implementation, the report has the figures of `usage` only. An adaptor should
     /// forward the call.

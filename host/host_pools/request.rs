@@ -44,11 +44,16 @@ pub(super) fn explain(error: Error, layout: Layout, pool: &(impl DeviceAllocator
     })
 }
 
-/// Rejects a stream of another device and a size of zero.
+/// Rejects a stream of another device and a size of zero. The name is read only for an error.
 #[inline]
-pub(super) fn check_request(allocator: &str, device: &Device, layout: Layout, stream: &Stream) -> Result<()> {
+pub(super) fn check_request(
+    allocator: &(impl AsRef<str> + ?Sized),
+    device: &Device,
+    layout: Layout,
+    stream: &Stream,
+) -> Result<()> {
     device.same_as(stream.device(), "the stream")?;
-    if layout.size() > 0 { Ok(()) } else { Err(zero_size(allocator, layout)) }
+    if layout.size() > 0 { Ok(()) } else { Err(zero_size(allocator.as_ref(), layout)) }
 }
 
 #[cold]

@@ -58,8 +58,11 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// The name of the doubling that contains a size: `1.0 MiB to 2.0 MiB`.
-pub(super) fn doubling(bytes: u64) -> String {
-    let from = 1_u64 << bytes.max(1).ilog2();
-    format!("{:#} to {:#}", Bytes(from), Bytes(from.saturating_mul(2)))
+/// The names of the doublings that contain sizes, such as `1.0 MiB to 2.0 MiB`, by the exponent of
+/// their start.
+pub(super) fn doublings() -> [String; 64] {
+    std::array::from_fn(|exponent| {
+        let from = 1_u64 << exponent;
+        format!("{:#} to {:#}", Bytes(from), Bytes(from.saturating_mul(2)))
+    })
 }

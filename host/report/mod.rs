@@ -25,8 +25,9 @@ use serde::Serialize;
 ///
 /// [`DeviceAllocator::report`](crate::host_pools::DeviceAllocator::report) and
 /// [`Heap::report`](crate::device_pools::Heap::report) return it at any time. Errors of failed
-/// allocations carry it if [`report_out_of_memory`] says so: [`Error::report`](crate::Error::report).
-/// While other threads allocate, the figures are not a snapshot of one moment.
+/// allocations carry it if [`report_out_of_memory`] is on
+/// ([`Error::report`](crate::Error::report)). While other threads allocate, the figures are not a
+/// snapshot of one moment.
 ///
 /// `Display` prints all of it in some 20 lines, without a newline at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -161,8 +162,8 @@ impl MemoryReport {
         self
     }
 
-    /// Groups live blocks by a name. Each item has neighbouring blocks of one piece: the name, their
-    /// start, their number and their bytes.
+    /// Groups live blocks by a name. Each item has neighbouring blocks of one piece: the name,
+    /// their start, their number and their bytes.
     pub(crate) fn held_by(
         mut self,
         held_by: HeldBy,
@@ -179,7 +180,9 @@ impl MemoryReport {
 
     /// Groups live blocks by their size: start and bytes of each.
     pub(crate) fn held_by_size(self, blocks: impl IntoIterator<Item = (u64, u64)>) -> MemoryReport {
-        let named = blocks.into_iter().map(|(start, bytes)| (holders::doubling(bytes), start, 1, bytes));
+        let names = holders::doublings();
+        let name = |bytes: u64| &names[bytes.max(1).ilog2() as usize];
+        let named = blocks.into_iter().map(|(start, bytes)| (name(bytes), start, 1, bytes));
         self.held_by(HeldBy::Size, named)
     }
 

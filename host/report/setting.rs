@@ -16,9 +16,9 @@ static SETTING: AtomicU8 = AtomicU8::new(UNREAD);
 /// then shows after the first line. Applies to the whole process, and to later failures.
 ///
 /// Default: off, unless the environment variable `WARPHEAP_OOM_REPORT` is set and not `0`. So a
-/// program that runs out of memory can be run again with reports, without being changed. A report
-/// reads the state of the pool: with 100,000 live blocks, that takes some 10 ms. Programs that
-/// allocate until an allocation fails, on purpose and often, should leave it off.
+/// program that runs out of memory can be run again with reports, without being changed. The time
+/// of a report is proportional to the number of live blocks: programs that allocate until an
+/// allocation fails, on purpose and often, should leave it off.
 pub fn report_out_of_memory(on: bool) {
     SETTING.store(if on { ON } else { OFF }, Relaxed);
 }

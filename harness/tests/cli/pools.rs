@@ -147,6 +147,25 @@ fn a_demonstration_shows_and_checks_its_steps() {
 }
 
 #[test]
+fn the_environment_turns_reports_of_failed_allocations_on() {
+    let said = |value: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
+            .args(["pool", "demo", "blocks", "--backend", "cpu"])
+            .env("WARPHEAP_OOM_REPORT", value)
+            .output()
+            .expect("the program starts");
+        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+        out(&output)
+    };
+    let report = "\nreport of a block pool of 100 blocks";
+    assert!(said("1").contains(report), "{}", said("1"));
+    for off in ["", "0"] {
+        let said = said(off);
+        assert!(said.contains("WARPHEAP_OOM_REPORT=1 adds a report") && !said.contains(report), "{said}");
+    }
+}
+
+#[test]
 fn the_drivers_pools_are_shown_with_their_settings() {
     let output = warpheap("pool show --backend cpu");
     assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));

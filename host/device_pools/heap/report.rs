@@ -49,7 +49,7 @@ impl HeapSnapshot {
         if self.debugged().is_none() {
             return report;
         }
-        let (base, mut blocks) = (self.base(), Vec::new());
+        let (base, mut blocks) = (self.copy().base() as u64, Vec::new());
         self.for_each_live(|leak| {
             let site = leak.origin.and_then(|origin| self.site(origin.site.into()));
             let name = site.map_or_else(|| UNKNOWN_SITE.into(), AllocationSite::to_string);

@@ -145,7 +145,7 @@ impl Heap {
 
 impl HeapSnapshot {
     /// A device heap for the copy.
-    fn copy(&self) -> device::Heap {
+    pub(super) fn copy(&self) -> device::Heap {
         // SAFETY: the copy lives as long as `self`. Only methods of `self` use the handle, to read
         // metadata.
         unsafe { self.heap.into_inner() }
@@ -223,11 +223,6 @@ impl HeapSnapshot {
             slab_bytes: self.copy().layout().slab_bytes().into(),
             debugged: self.debugged.as_ref(),
         });
-    }
-
-    /// The device address of the heap.
-    pub(super) fn base(&self) -> u64 {
-        self.copy().base() as u64
     }
 
     pub(super) fn debugged(&self) -> Option<&Debugged> {

@@ -58,6 +58,7 @@ pub use driver::{
     KernelImage, LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
 pub use error::{Bytes, Error, Result};
+pub use simt::OnPanic;
 pub use usage::Usage;
 pub use warpheap_device::device_data;
 pub use warpheap_device::kernel::{Arg, DeviceData};

@@ -29,17 +29,21 @@ impl Event {
     /// Whether the stream has reached this point.
     ///
     /// # Errors
-    /// On a GPU, a failure of earlier work.
+    /// On a GPU, a failure of earlier work. If it has, also panics of threads, as for
+    /// [`Stream::synchronize`](super::Stream::synchronize).
     pub fn is_done(&self) -> Result<bool> {
-        self.backend.is_done()
+        let done = self.backend.is_done()?;
+        if done { self.device.driver().report_panics().map(|()| true) } else { Ok(false) }
     }
 
     /// Waits until the stream has reached this point.
     ///
     /// # Errors
-    /// On a GPU, a failure of earlier work.
+    /// On a GPU, a failure of earlier work. Also panics of threads, as for
+    /// [`Stream::synchronize`](super::Stream::synchronize).
     pub fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()
+        self.backend.synchronize()?;
+        self.device.driver().report_panics()
     }
 
     /// The time from `earlier` to this event. Waits for both. The resolution on a GPU is about half

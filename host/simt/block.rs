@@ -127,13 +127,14 @@ impl Block {
         lane: u32,
         machine: &LaneMachine,
         launch: &Launch<'_>,
-        panic: Box<Panic>,
+        mut panic: Box<Panic>,
     ) -> Result<Stop, SimtError> {
-        let thread = warp as u32 * WARP_SIZE + lane;
-        launch.record(Box::new(Panic { thread, block: self.number, ..*panic.clone() }));
+        (panic.thread, panic.block) = (warp as u32 * WARP_SIZE + lane, self.number);
+        launch.record(panic);
         match launch.on_panic {
             OnPanic::EndThread => self.end(warp, lane, machine).map(|()| Stop::Ends),
-            OnPanic::EndGrid => Err(SimtError::Panic(panic)),
+            // `Launch::finish` returns the recorded panic instead.
+            OnPanic::EndGrid => Err(SimtError::Panic(Box::default())),
         }
     }
 

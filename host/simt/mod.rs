@@ -102,5 +102,5 @@ mod warp;
 pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};
-pub use panic::{OnPanic, Panic};
 pub(crate) use lane::message;
+pub use panic::{OnPanic, Panic};

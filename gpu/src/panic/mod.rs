@@ -19,9 +19,9 @@ mod text;
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 mod thread_end;
 
-pub use record::{PanicRecord, SITES};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use record::RecordedPanic;
+pub use record::{PanicRecord, SITES};
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 pub(crate) use thread_end::end;
 

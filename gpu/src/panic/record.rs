@@ -49,14 +49,8 @@ const TAKE: Site = Site::new("panic/take");
 const TAKEN: Site = Site::new("panic/taken");
 
 /// The operations of the record whose order matters.
-pub const SITES: [&str; 6] = [
-    "panic/counted",
-    "panic/epoch",
-    "panic/publish",
-    "panic/published",
-    "panic/take",
-    "panic/taken",
-];
+pub const SITES: [&str; 6] =
+    ["panic/counted", "panic/epoch", "panic/publish", "panic/published", "panic/take", "panic/taken"];
 
 /// The panics of the kernels of a device. All zeros is an empty record.
 #[derive(Debug)]

@@ -61,6 +61,7 @@ pub mod warp;
 /// A panic in a kernel is recorded for the host and ends its thread: see [`panic`](mod@panic).
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 #[panic_handler]
+#[inline(always)]
 fn panic_handler(info: &core::panic::PanicInfo<'_>) -> ! {
     panic::end(info)
 }

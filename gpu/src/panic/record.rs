@@ -83,6 +83,7 @@ impl PanicRecord {
     /// the number of the description that stands for this panic.
     ///
     /// If `message` panics, the description has no message.
+    #[inline(always)]
     pub fn add(
         &self,
         settings: &PanicSettings,
@@ -110,6 +111,7 @@ impl PanicRecord {
         epoch
     }
 
+    #[inline(always)]
     fn describe(&self, settings: &PanicSettings, at: &Location<'_>) {
         // Relaxed: `publish` orders these for the host.
         self.module.store_relaxed(settings.module);
@@ -125,6 +127,7 @@ impl PanicRecord {
     }
 
     /// Publishes the description of this number, unless that was done before.
+    #[inline(always)]
     fn publish(&self, epoch: u64) {
         // ordering: release; pairs with the acquire of `read`: the description before its number.
         // A failure means that a panic in `message` has published it.
@@ -133,6 +136,7 @@ impl PanicRecord {
 
     /// Waits until the description with this number is published: a trap would prevent that. Gives
     /// up after [`NAPS`] naps.
+    #[inline(always)]
     pub fn wait(&self, epoch: u64) {
         for _ in 0..NAPS {
             // Relaxed: this thread reads nothing else of the description.
@@ -145,6 +149,7 @@ impl PanicRecord {
 }
 
 /// Block and thread of the calling thread.
+#[inline(always)]
 fn here() -> u64 {
     pair(thread::block_index(), thread::index_in_block())
 }

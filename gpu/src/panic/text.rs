@@ -55,6 +55,7 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     /// Appends as many of these bytes as there is room for.
+    #[inline(always)]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.bytes >= WORD * self.words.len() {

@@ -18,8 +18,9 @@ static warpheap_panics: Settings =
     Settings(UnsafeCell::new(PanicSettings { record: 0, module: 0, ends_grid: 0 }));
 
 /// Records the panic and ends the thread, or the grid if the settings say so. Traps if there is no
-/// record.
-#[cold]
+/// record. Inlined, so that the functions of core that panic call no function: they would save
+/// registers.
+#[inline(always)]
 pub(crate) fn end(info: &PanicInfo<'_>) -> ! {
     // SAFETY: no thread writes it, and the host only while no kernel of the module runs.
     let settings = unsafe { *warpheap_panics.0.get() };

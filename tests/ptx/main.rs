@@ -5,4 +5,5 @@ mod barriers;
 mod call_sites;
 mod committed;
 mod opcodes;
+mod panics;
 mod support;

@@ -12,8 +12,8 @@
 //! Everything above is common code.
 //!
 //! Layers, each using only those before it: [`units`], [`mod@kernel`], `spill` → [`machine`] →
-//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] → [`scans`] → [`bump`],
-//! [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
+//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] → [`scans`] →
+//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(

@@ -45,8 +45,8 @@ fn check(number: u32, one: u32) -> u32 {
 }
 
 kernel! {
-    /// Thread `i` allocates a block, looks up value `i` of `table`, writes it to `out` and frees the
-    /// block. A thread that finds no value panics, because its index is out of bounds.
+    /// Thread `i` allocates a block, looks up value `i` of `table`, writes it to `out` and frees
+    /// the block. A thread that finds no value panics, because its index is out of bounds.
     ///
     /// # Safety
     /// The heap, `table` and `out` are live, and nothing else accesses `out`.
@@ -64,8 +64,8 @@ kernel! {
         }
     }
 
-    /// Thread 70 makes check `number` (the [`Check`]s in their order), which fails if `one` is 1. The
-    /// threads of each block wait for each other, then all but thread 70 write 1 to `out`.
+    /// Thread 70 makes check `number` (the [`Check`]s in their order), which fails if `one` is 1.
+    /// The threads of each block wait for each other, then all but thread 70 write 1 to `out`.
     ///
     /// # Safety
     /// `out` is live, and nothing else accesses it.

@@ -42,8 +42,13 @@ impl Event {
     /// On a GPU, a failure of earlier work. Also panics of threads, as for
     /// [`Stream::synchronize`](super::Stream::synchronize).
     pub fn synchronize(&self) -> Result<()> {
-        self.backend.synchronize()?;
+        self.settle()?;
         self.device.driver().report_panics()
+    }
+
+    /// As [`synchronize`](Self::synchronize), but leaves panics to the next wait of the program.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.backend.synchronize()
     }
 
     /// The time from `earlier` to this event. Waits for both. The resolution on a GPU is about half

@@ -114,7 +114,8 @@ pub enum InvalidModule {
         symbol: &'static str,
     },
 
-    /// Program and PTX disagree about the layout of a variable: the global allocator, delays, or panics.
+    /// Program and PTX disagree about the layout of a variable: the global allocator, delays, or
+    /// panics.
     #[error(
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version or \
          other features of warpheap-device: rebuild the PTX"

@@ -1,8 +1,8 @@
-//! Panics of threads: reported once, with place and number, while device and stream continue. On the
-//! CPU in parallel mode and replayed under some seeds, and on a GPU with each kernel image.
+//! Panics of threads: reported once, with place and number, while device and stream continue. On
+//! the CPU in parallel mode and replayed under some seeds, and on a GPU with each kernel image.
 //!
-//! What ends a grid, and what is printed, is tested in separate processes: on a GPU, the first makes
-//! the context unusable.
+//! What ends a grid, and what is printed, is tested in separate processes: on a GPU, the first
+//! makes the context unusable.
 #![cfg(not(loom))]
 
 mod apart;

@@ -109,12 +109,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        match (&self.panics, self.enter()) {
+        // Fails at process exit, if the driver has shut down before.
+        if let (Some(panics), Ok(_current)) = (&self.panics, self.enter()) {
             // SAFETY: the modules hold the context, so all of them are unloaded. Each waited for
             // its kernels, unless the context had failed and no kernel runs any more.
-            (Some(panics), Ok(_current)) => unsafe { panics.free(self.api) },
-            // At process exit the driver may shut down before.
-            _ => {}
+            unsafe { panics.free(self.api) };
         }
         if !self.primary {
             return;

@@ -12,7 +12,7 @@ use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 use std::collections::BTreeSet;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap_device::panic::{PanicRecord, PanicSettings, RecordedPanic};
 
 /// What is unusable after a panic that ended the grid.
@@ -26,7 +26,7 @@ pub(super) struct Panics {
     record: NonNull<PanicRecord>,
     /// The address of the record on the device.
     address: u64,
-    modules: AtomicU64,
+    modules: AtomicUsize,
     /// The kernels that were launched since the last report, with the numbers of their modules. The
     /// lock also excludes concurrent reports.
     launched: Mutex<BTreeSet<(u64, &'static str)>>,
@@ -54,7 +54,7 @@ impl Panics {
         unsafe { record.write(PanicRecord::empty()) };
         // SAFETY: mapped memory of the driver, which writes its address on the device to `address`.
         let status = unsafe { (api.mem_host_get_device_pointer)(&mut address, host, 0) };
-        let panics = Panics { record, address, modules: AtomicU64::new(1), launched: Mutex::default() };
+        let panics = Panics { record, address, modules: AtomicUsize::new(1), launched: Mutex::default() };
         if status == SUCCESS {
             return Some(panics);
         }
@@ -80,7 +80,7 @@ impl Panics {
     /// The settings of a new module. Its panics end their threads.
     pub fn settings(&self) -> PanicSettings {
         // ordering: relaxed; only uniqueness matters.
-        let module = self.modules.fetch_add(1, Ordering::Relaxed);
+        let module = self.modules.fetch_add(1, Ordering::Relaxed) as u64;
         PanicSettings { record: self.address, module, ends_grid: 0 }
     }
 
@@ -145,7 +145,7 @@ mod tests {
     /// A record in memory of the program. Not freed.
     fn panics() -> Panics {
         let record = NonNull::from_mut(Box::leak(Box::new(PanicRecord::empty())));
-        Panics { record, address: 0x40, modules: AtomicU64::new(1), launched: Mutex::default() }
+        Panics { record, address: 0x40, modules: AtomicUsize::new(1), launched: Mutex::default() }
     }
 
     #[test]

@@ -48,8 +48,8 @@ impl Stream {
     ///   resident warps in total ([`BumpBuilder::build`](crate::device_pools::BumpBuilder::build)).
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
     ///   destructor nor on a return. A thread that exits, traps or, on a GPU, panics stops without
-    ///   unwinding and leaks what it owns. On the CPU, so does every thread of a grid that fails. On
-    ///   the CPU a kernel must not use `std::thread::scope`, for instance.
+    ///   unwinding and leaks what it owns. On the CPU, so does every thread of a grid that fails.
+    ///   On the CPU a kernel must not use `std::thread::scope`, for instance.
     /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
     ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
     ///   no borrow of a thread-local variable spans one of these, and neither does anything else

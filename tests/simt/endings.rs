@@ -38,7 +38,7 @@ kernel! {
 }
 
 kernel! {
-    /// Even lanes panic after they have allocated; the others add to a word at the end.
+    /// Even lanes panic; the others add to a word at the end. All own a value.
     unsafe fn even_panic(words: DeviceSlice<u32>) {
         let _owned = CountsDrop(words);
         thread::nanosleep(1);

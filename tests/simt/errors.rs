@@ -9,7 +9,7 @@ use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
 kernel! {
-    /// Some threads panic, the others wait at the barrier, which they pass without those.
+    /// Some threads panic. The others pass the barrier without them.
     unsafe fn last_panics() {
         assert!(thread::thread_idx_y() != 3, "this is thread {}", thread::thread_idx_y());
         // SAFETY: all threads that have not ended reach this barrier.

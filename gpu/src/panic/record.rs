@@ -135,7 +135,7 @@ impl PanicRecord {
     }
 
     /// Waits until the description with this number is published: a trap would prevent that. Gives
-    /// up after [`NAPS`] naps.
+    /// up after some milliseconds.
     #[inline(always)]
     pub fn wait(&self, epoch: u64) {
         for _ in 0..NAPS {

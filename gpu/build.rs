@@ -2,7 +2,7 @@
 //! against: where the source is, wherever cargo has it from, and which of the features that kernels
 //! see are on.
 
-const FEATURES: [&str; 4] = ["bytemuck", "debug", "delays", "panic-handler"];
+const FEATURES: [&str; 5] = ["bytemuck", "debug", "delays", "panic-handler", "panic-message"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

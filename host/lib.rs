@@ -60,6 +60,7 @@ pub use driver::{
 };
 pub use error::{Bytes, Error, Result};
 pub use report::{Cell, FailedRequest, HeldBy, Holder, MemoryReport, report_out_of_memory};
+pub use simt::OnPanic;
 pub use usage::Usage;
 pub use warpheap_device::device_data;
 pub use warpheap_device::kernel::{Arg, DeviceData};

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 
-tests=(heap_groups device_pools host_pools driver)
+tests=(heap_groups panics device_pools host_pools driver)
 most_mib=60
 
 rm -rf bundle

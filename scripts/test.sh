@@ -73,7 +73,7 @@ if [ -z "$quick" ]; then
 fi
 
 step the libraries without default features, and with each feature alone
-for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays} warpheap: warpheap:{debug,delays,csv} warpheap-harness:{,debug,delays}; do
+for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays,panic-message} warpheap: warpheap:{debug,delays,csv} warpheap-harness:{,debug,delays}; do
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 

@@ -12,8 +12,8 @@
 //! Everything above is common code.
 //!
 //! Layers, each using only those before it: [`units`], [`mod@kernel`], `spill` → [`machine`] →
-//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`] → [`scans`] → [`bump`],
-//! [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
+//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] → [`scans`] →
+//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -47,6 +47,7 @@ mod lanes;
 pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
+pub mod panic;
 pub mod scans;
 pub mod shared;
 mod spill;
@@ -57,9 +58,10 @@ pub mod thread;
 pub mod units;
 pub mod warp;
 
-/// A panic in a kernel ends the grid: the device cannot unwind.
+/// A panic in a kernel is recorded for the host and ends its thread: see [`panic`](mod@panic).
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    thread::trap()
+#[inline(always)]
+fn panic_handler(info: &core::panic::PanicInfo<'_>) -> ! {
+    panic::end(info)
 }

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod demo;
 pub mod examples;
 pub mod groups;
+pub mod panics;
 pub mod selftest;
 pub mod stress;
 

@@ -4,10 +4,12 @@
 use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
 use super::ptx::{Ptx, describe, extract_kernels, names_in_words, signature};
 use crate::error::{Bytes, Error, InvalidModule, Result};
+use crate::lock::lock;
+use crate::simt::OnPanic;
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
 /// A range of device memory, and the number of the allocation that contains it.
@@ -44,6 +46,8 @@ pub(super) struct Code {
     /// The memory that the module's variables name. It is not a kernel argument, but like one it
     /// must be live at each launch.
     named: RwLock<Variables>,
+    /// What a panic ends, if the program has set it. For the CPU; a GPU has it in a variable.
+    on_panic: Mutex<Option<OnPanic>>,
 }
 
 impl Code {
@@ -65,6 +69,7 @@ impl Code {
             only: only.map(<[_]>::to_vec),
             functions: RwLock::default(),
             named: RwLock::default(),
+            on_panic: Mutex::default(),
         })
     }
 
@@ -135,6 +140,16 @@ impl Code {
         // The driver's size is authoritative, whatever the parser found in the text.
         let place = self.backend.variable(name)?;
         place.map_or(Ok(()), |place| check(place.bytes)).map(|()| place)
+    }
+
+    /// What a panic of a thread ends, if [`set_on_panic`](Self::set_on_panic) was called.
+    pub fn on_panic(&self) -> Option<OnPanic> {
+        *lock(&self.on_panic)
+    }
+
+    /// Sets what a panic of a thread ends.
+    pub fn set_on_panic(&self, on_panic: OnPanic) {
+        *lock(&self.on_panic) = Some(on_panic);
     }
 
     /// The memory that the module's variables name. While the guard lives, nothing writes them.

@@ -149,9 +149,11 @@ impl Device {
     /// Waits for the work of every stream.
     ///
     /// # Errors
-    /// An earlier failure, of a kernel for instance.
+    /// An earlier failure, of a kernel for instance, or panics of threads since the last report
+    /// ([`Module::set_on_panic`](super::Module::set_on_panic)).
     pub fn synchronize(&self) -> Result<()> {
-        self.driver().synchronize()
+        self.driver().synchronize()?;
+        self.driver().report_panics()
     }
 
     /// Total bytes and count of the live allocations made through this device.

@@ -29,16 +29,25 @@ impl Event {
     /// Whether the stream has reached this point.
     ///
     /// # Errors
-    /// On a GPU, a failure of earlier work.
+    /// On a GPU, a failure of earlier work. If it has, also panics of threads, as for
+    /// [`Stream::synchronize`](super::Stream::synchronize).
     pub fn is_done(&self) -> Result<bool> {
-        self.backend.is_done()
+        let done = self.backend.is_done()?;
+        if done { self.device.driver().report_panics().map(|()| true) } else { Ok(false) }
     }
 
     /// Waits until the stream has reached this point.
     ///
     /// # Errors
-    /// On a GPU, a failure of earlier work.
+    /// On a GPU, a failure of earlier work. Also panics of threads, as for
+    /// [`Stream::synchronize`](super::Stream::synchronize).
     pub fn synchronize(&self) -> Result<()> {
+        self.settle()?;
+        self.device.driver().report_panics()
+    }
+
+    /// As [`synchronize`](Self::synchronize), but leaves panics to the next wait of the program.
+    pub(crate) fn settle(&self) -> Result<()> {
         self.backend.synchronize()
     }
 

@@ -8,7 +8,7 @@ use super::module::Module;
 use super::registry::{Lookup, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
-use crate::simt::Grid;
+use crate::simt::{Executor, Grid};
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
@@ -47,9 +47,9 @@ impl Stream {
     ///   kernels that receive the same [`Bump`](crate::device_pools::Bump) have at most 10,240
     ///   resident warps in total ([`BumpBuilder::build`](crate::device_pools::BumpBuilder::build)).
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
-    ///   destructor nor on a return. A thread that exits or traps stops without unwinding and leaks
-    ///   what it owns. On the CPU, so does every thread of a grid that fails. On the CPU a kernel
-    ///   must not use `std::thread::scope`, for instance.
+    ///   destructor nor on a return. A thread that exits, traps or, on a GPU, panics stops without
+    ///   unwinding and leaks what it owns. On the CPU, so does every thread of a grid that fails.
+    ///   On the CPU a kernel must not use `std::thread::scope`, for instance.
     /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
     ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
     ///   no borrow of a thread-local variable spans one of these, and neither does anything else
@@ -75,9 +75,13 @@ impl Stream {
         let (named, submission) = submit::<K>(module, &args)?;
 
         let grid = Grid { blocks: config.grid, threads: config.block };
+        let on_panic = module.code().on_panic();
         let cpu_job = || -> CpuJob {
             // SAFETY: P1 and P3 to P6 of `Stream::launch`.
-            Box::new(move |executor| unsafe { executor.run::<K>(grid, args) })
+            let run = move |executor: &Executor| unsafe {
+                executor.run_with::<K>(grid, args, on_panic.unwrap_or(executor.on_panic()))
+            };
+            Box::new(run)
         };
         let passed = args.to_abi();
         let mut arguments = Arguments::of::<K>(&passed);

@@ -129,10 +129,10 @@ impl DeviceMemory {
     pub(crate) fn block_launches(&self) -> Result<LaunchHold> {
         // Synchronise before the hold: a running kernel may wait for a kernel that is not launched
         // yet.
-        self.device.synchronize()?;
+        self.device.driver().synchronize()?;
         let hold = self.device.registry().hold(self.range.address);
         let held = LaunchHold { device: self.device.clone(), hold };
-        self.device.synchronize()?;
+        self.device.driver().synchronize()?;
         Ok(held)
     }
 

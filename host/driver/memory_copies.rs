@@ -61,7 +61,7 @@ impl DeviceMemory {
     pub(crate) fn write_handle<H: DeviceHandle>(&mut self, offset: u64, handle: &Arg<H>) -> Result<()> {
         let bytes = size_of::<H>();
         let to = self.part(offset, bytes as u64)?.address;
-        self.device().synchronize()?;
+        self.device().driver().synchronize()?;
         let write = Transfer::Write { to, from: (&raw const *handle).cast(), bytes };
         // SAFETY: in bounds; the device is idle, and `&mut self` excludes other host threads.
         unsafe { self.device().driver().transfer(write) }

@@ -29,6 +29,7 @@ mod launch_config;
 mod memory;
 mod memory_copies;
 mod module;
+mod panics;
 pub(crate) mod ptx;
 mod registry;
 mod reservation;

@@ -156,9 +156,10 @@ impl Module {
     /// Calls `write` while no launch of the module is in progress and the device is idle.
     pub(super) fn while_idle(&self, write: impl FnOnce(&mut Variables) -> Result<()>) -> Result<()> {
         // Before blocking launches: a running kernel may wait for one that is yet to be launched.
-        self.device.synchronize()?;
+        // The driver's wait, which leaves panics to the next wait of the program.
+        self.device.driver().synchronize()?;
         let mut named = self.code.block_launches();
-        self.device.synchronize()?;
+        self.device.driver().synchronize()?;
         write(&mut named)
     }
 

@@ -123,17 +123,27 @@ impl Stream {
     /// Waits for all work submitted so far.
     ///
     /// # Errors
-    /// An earlier failure, of a kernel for instance. A failed stream stays failed.
+    /// An earlier failure, of a kernel for instance. A failed stream stays failed. Or panics of
+    /// threads since the last report, in kernels of any stream of the device
+    /// ([`Module::set_on_panic`](super::Module::set_on_panic)): they are returned once, and the
+    /// stream continues.
     pub fn synchronize(&self) -> Result<()> {
+        self.settle()?;
+        self.device.driver().report_panics()
+    }
+
+    /// As [`synchronize`](Self::synchronize), but leaves panics to the next wait of the program.
+    pub(crate) fn settle(&self) -> Result<()> {
         self.driver().synchronize()
     }
 
     /// Whether all work submitted so far is done.
     ///
     /// # Errors
-    /// An earlier failure.
+    /// If it is done, as for [`synchronize`](Self::synchronize). Otherwise an earlier failure.
     pub fn is_done(&self) -> Result<bool> {
-        self.driver().is_done()
+        let done = self.driver().is_done()?;
+        if done { self.device.driver().report_panics().map(|()| true) } else { Ok(false) }
     }
 
     /// Whether no work is pending. Does not report or consume a failure.

@@ -1,7 +1,7 @@
 //! Errors of modules, launches and running kernels.
 
 use super::Bytes;
-use crate::simt::SimtError;
+use crate::simt::{Panic, SimtError};
 
 /// Details of [`Error::KernelFault`](super::Error::KernelFault): how a kernel failed.
 #[derive(thiserror::Error, Debug, Clone)]
@@ -30,6 +30,19 @@ pub enum KernelFault {
         kernel: &'static str,
         /// How it failed.
         source: SimtError,
+    },
+
+    /// Threads of a kernel panicked. Unless [`Panic::ended_grid`] is set, only they ended: the
+    /// device and its streams work as before, and the error is returned once.
+    #[error("{kernels} {panic}; {advice}")]
+    Panicked {
+        /// The kernel. On a GPU the kernels that were launched from its module since the last
+        /// panic, one of which it is.
+        kernels: String,
+        /// One of the panics, and the number of the others.
+        panic: Box<Panic>,
+        /// Advice.
+        advice: &'static str,
     },
 
     /// The executor of a CPU stream panicked outside a kernel's lanes. Its stream runs nothing
@@ -91,7 +104,18 @@ pub enum InvalidModule {
         symbol: &'static str,
     },
 
-    /// Program and PTX disagree about the layout of a variable: the global allocator, or delays.
+    /// The module does not have the panic handler of `warpheap-device`, so a panic traps.
+    #[error(
+        "the PTX has no `{symbol}`, so what a panic ends cannot be set; build the kernels with the feature \
+         `panic-handler` of warpheap-device"
+    )]
+    NoPanicHandler {
+        /// The missing variable.
+        symbol: &'static str,
+    },
+
+    /// Program and PTX disagree about the layout of a variable: the global allocator, delays, or
+    /// panics.
     #[error(
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version or \
          other features of warpheap-device: rebuild the PTX"

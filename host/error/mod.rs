@@ -70,8 +70,8 @@ pub enum Error {
     #[error(transparent)]
     NotSupported(#[from] NotSupported),
 
-    /// A kernel failed. Its context (GPU) or stream (CPU) is unusable: discard it, or end the
-    /// process.
+    /// A kernel failed. Its context (GPU) or stream (CPU) is unusable, except after
+    /// [`KernelFault::Panicked`] with threads that ended alone: discard it, or end the process.
     #[error(transparent)]
     KernelFault(#[from] KernelFault),
 
@@ -226,9 +226,13 @@ impl Error {
         self
     }
 
-    /// Whether the device is unusable: a kernel failed, and its context or stream with it.
+    /// Whether the device is unusable: a kernel failed, and its context or stream with it. Not if
+    /// only some of its threads panicked and ended.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Error::KernelFault(_))
+        match self {
+            Error::KernelFault(KernelFault::Panicked { panic, .. }) => panic.ended_grid,
+            other => matches!(other, Error::KernelFault(_)),
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! is missing there.
 
 use super::*;
-use crate::simt::{Grid, SimtError};
+use crate::simt::{Grid, Panic, SimtError};
 
 /// The index of an error's variant and detail in [`all`].
 fn position(error: &Error) -> usize {
@@ -45,6 +45,8 @@ fn position(error: &Error) -> usize {
         Error::InvalidConfig(InvalidConfig::GrowableBuffer { .. }) => 35,
         Error::InvalidRequest(InvalidRequest::Misaligned { .. }) => 36,
         Error::InvalidConfig(InvalidConfig::Delays { .. }) => 37,
+        Error::KernelFault(KernelFault::Panicked { .. }) => 38,
+        Error::InvalidModule(InvalidModule::NoPanicHandler { .. }) => 39,
     }
 }
 
@@ -133,13 +135,22 @@ fn rest() -> Vec<Error> {
         InvalidConfig::GrowableBuffer { bytes: Bytes(0) }.into(),
         InvalidRequest::Misaligned { offset: Bytes(2), address: 0x42, align: 4 }.into(),
         InvalidConfig::Delays { why: "no more".into() }.into(),
+        panicked(false),
+        InvalidModule::NoPanicHandler { symbol: "PANICS" }.into(),
     ]
+}
+
+/// Panics that ended their threads, or the grid too.
+fn panicked(ended_grid: bool) -> Error {
+    let (file, line, column, thread) = ("src/lib.rs".into(), 45, 47, 3);
+    let panic = Panic { file, line, column, thread, others: 204, ended_grid, ..Panic::default() };
+    KernelFault::Panicked { kernels: "kernel `add`".into(), panic: Box::new(panic), advice: "advice" }.into()
 }
 
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (38, 38));
+    assert_eq!((all().len(), texts.len()), (40, 40));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");
@@ -152,6 +163,7 @@ fn predicates_follow_the_variants() {
         assert_eq!(error.is_no_device(), matches!(error, Error::NoDevice { .. }), "{error}");
         assert_eq!(error.is_fatal(), (4..=6).contains(&position(&error)), "{error}");
     }
+    assert!(panicked(true).is_fatal());
 }
 
 /// The source of a detail is the source of the enclosing error.

@@ -6,6 +6,7 @@
 use super::error::SimtError;
 use super::launch::Launch;
 use super::machine::{Event, LaneMachine, Request};
+use super::panic::{OnPanic, Panic};
 use super::stack::StackPool;
 use super::warp::{Wait, Warp, WarpId};
 use std::fmt::Write;
@@ -90,6 +91,7 @@ impl Block {
         warp: usize,
         lane: u32,
         machine: &LaneMachine,
+        launch: &Launch<'_>,
         quantum: u64,
     ) -> Result<Stop, SimtError> {
         let state = &mut self.warps[warp];
@@ -106,7 +108,7 @@ impl Block {
                 self.end(warp, lane, machine).map(|()| Stop::Ends)
             }
             Event::Requests(Request::Trap) => Err(SimtError::Trap { thread: state.id.thread(lane) }),
-            Event::Panics(message) => Err(SimtError::Panic { thread: state.id.thread(lane), message }),
+            Event::Panics(panic) => self.panic(warp, lane, machine, launch, panic),
         }
     }
 
@@ -115,6 +117,25 @@ impl Block {
         self.waiting += 1;
         self.release_barrier_if_complete();
         Ok(())
+    }
+
+    /// Ends a lane that has panicked, or the grid.
+    #[cold]
+    fn panic(
+        &mut self,
+        warp: usize,
+        lane: u32,
+        machine: &LaneMachine,
+        launch: &Launch<'_>,
+        mut panic: Box<Panic>,
+    ) -> Result<Stop, SimtError> {
+        (panic.thread, panic.block) = (warp as u32 * WARP_SIZE + lane, self.number);
+        launch.record(panic);
+        match launch.on_panic {
+            OnPanic::EndThread => self.end(warp, lane, machine).map(|()| Stop::Ends),
+            // `Launch::finish` returns the recorded panic instead.
+            OnPanic::EndGrid => Err(SimtError::Panic(Box::default())),
+        }
     }
 
     fn end(&mut self, warp: usize, lane: u32, machine: &LaneMachine) -> Result<(), SimtError> {

@@ -1,6 +1,7 @@
 //! Errors that end a grid early.
 
 use super::grid::Grid;
+use super::panic::Panic;
 use std::fmt;
 use std::panic::Location;
 use warpheap_device::machine::Collective;
@@ -44,7 +45,8 @@ impl fmt::Display for Call {
     }
 }
 
-/// The error that ended a grid. Lanes that had not ended were abandoned.
+/// The error that ended a grid, or panics that ended some of its threads. Lanes that had not ended
+/// when the grid ended were abandoned.
 #[derive(thiserror::Error, Clone, Debug)]
 #[non_exhaustive]
 pub enum SimtError {
@@ -56,14 +58,9 @@ pub enum SimtError {
         /// The reason.
         why: &'static str,
     },
-    /// A thread panicked.
-    #[error("{thread} panicked: {message}")]
-    Panic {
-        /// The thread.
-        thread: Thread,
-        /// The panic message.
-        message: String,
-    },
+    /// Threads panicked. Unless [`Panic::ended_grid`] is set, the other threads ran to their ends.
+    #[error("{0}")]
+    Panic(Box<Panic>),
     /// A thread executed `trap`.
     #[error("{thread} trapped")]
     Trap {

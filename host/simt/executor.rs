@@ -4,6 +4,7 @@ use super::error::SimtError;
 use super::grid::{Grid, Mode, Stats};
 use super::lane::Lane;
 use super::launch::{Launch, Start};
+use super::panic::{OnPanic, install_hook};
 use super::stack::StackPool;
 use super::{parallel, replay};
 use crate::lock::lock;
@@ -30,6 +31,7 @@ pub struct Executor {
     mode: Mode,
     sm_count: u32,
     step_limit: u64,
+    on_panic: OnPanic,
     clock: Instant,
     stacks: Arc<StackPool>,
     /// Held during a replay, so that replays of several OS threads are serialised.
@@ -58,13 +60,14 @@ impl Executor {
             }
             Mode::Replay { .. } => (MIN_SM_COUNT, REPLAY_STEP_LIMIT),
         };
-        Executor { mode, sm_count, step_limit, clock: Instant::now(), stacks, replaying: Mutex::new(()) }
+        let (on_panic, clock, replaying) = (OnPanic::default(), Instant::now(), Mutex::new(()));
+        Executor { mode, sm_count, step_limit, on_panic, clock, stacks, replaying }
     }
 
     /// An executor of another mode that shares this one's stacks. Cheap, for running many seeds.
     #[must_use]
     pub fn with_mode(&self, mode: Mode) -> Self {
-        Self::with_stacks(mode, Arc::clone(&self.stacks))
+        Self::with_stacks(mode, Arc::clone(&self.stacks)).with_on_panic(self.on_panic)
     }
 
     /// Simulates `count` SMs, at least one. Block `i` runs on SM `i % count`.
@@ -83,9 +86,22 @@ impl Executor {
         self
     }
 
+    /// Sets what a panic of a thread ends. Default: the thread. For launches of a module,
+    /// [`Module::set_on_panic`](crate::Module::set_on_panic) takes precedence.
+    #[must_use]
+    pub fn with_on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.on_panic = on_panic;
+        self
+    }
+
     /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// What a panic of a thread ends, unless the module of a launch says otherwise.
+    pub(crate) fn on_panic(&self) -> OnPanic {
+        self.on_panic
     }
 
     /// Number of SMs that kernels see.
@@ -108,35 +124,56 @@ impl Executor {
     /// which compete for the processors. In replay mode the calls are serialised.
     ///
     /// # Errors
-    /// The error that ends the grid early. Threads that have not ended are abandoned.
+    /// The error that ends the grid early; threads that have not ended are abandoned. Or
+    /// [`SimtError::Panic`] when the grid has ended, if threads have panicked.
     ///
     /// # Safety
     /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch). Nothing here checks the
     /// memory.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
+        // SAFETY: the caller's promises P1 and P3 to P6.
+        unsafe { self.run_with::<K>(grid, args, self.on_panic) }
+    }
+
+    /// As [`run`](Self::run). A panic ends what `on_panic` says.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    pub(crate) unsafe fn run_with<K: Kernel>(
+        &self,
+        grid: Grid,
+        args: K::Args,
+        on_panic: OnPanic,
+    ) -> Result<Stats, SimtError> {
         // A lane cannot suspend on an unwinding OS thread, so run on another one.
         if std::thread::panicking() {
             // SAFETY: the caller's promises P1 and P3 to P6; the new thread is not unwinding.
-            let run = move || unsafe { self.run_here::<K>(grid, args) };
+            let run = move || unsafe { self.run_here::<K>(grid, args, on_panic) };
             return match std::thread::scope(|scope| scope.spawn(run).join()) {
                 Ok(done) => done,
                 Err(payload) => std::panic::resume_unwind(payload),
             };
         }
         // SAFETY: the caller's promises P1 and P3 to P6; this thread is not unwinding.
-        unsafe { self.run_here::<K>(grid, args) }
+        unsafe { self.run_here::<K>(grid, args, on_panic) }
     }
 
     /// # Safety
     /// As for [`run`](Self::run). The calling OS thread is not unwinding.
-    unsafe fn run_here<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
+    unsafe fn run_here<K: Kernel>(
+        &self,
+        grid: Grid,
+        args: K::Args,
+        on_panic: OnPanic,
+    ) -> Result<Stats, SimtError> {
+        install_hook();
         let args = Shared(args);
         let start: &Start<'_> = &|lane: &mut Lane, machine, coords| {
             // SAFETY: the caller's promises P1 and P3 to P6. Each machine is declared before the
             // blocks of its worker, so it outlives the lanes.
             unsafe { lane.start::<K>(machine, coords, args.get()) }
         };
-        let launch = Launch::new(grid, self.sm_count, self.step_limit, start, &self.stacks)?;
+        let launch = Launch::new(grid, self.sm_count, self.step_limit, on_panic, start, &self.stacks)?;
         let schedule_hash = match self.mode {
             Mode::Parallel { workers } => {
                 self.run_parallel(&launch, workers);

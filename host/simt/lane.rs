@@ -3,6 +3,7 @@
 
 use super::fiber::{Fiber, Yielder};
 use super::machine::{Answer, Event, LaneContext, LaneMachine};
+use super::panic::unwound;
 use super::stack::LaneStack;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +32,7 @@ impl Lane {
             // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
             let event = catch_unwind(AssertUnwindSafe(run))
-                .map_or_else(|payload| Event::Panics(message(payload)), |()| Event::Ends);
+                .map_or_else(|payload| Event::Panics(unwound(message(payload))), |()| Event::Ends);
             // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.clear_current();
             event

@@ -6,6 +6,7 @@ use super::error::SimtError;
 use super::grid::Grid;
 use super::lane::Lane;
 use super::machine::LaneMachine;
+use super::panic::{OnPanic, Panic};
 use super::stack::StackPool;
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,12 +24,14 @@ pub(super) struct Launch<'a> {
     pub(super) sm_count: u32,
     pub(super) start: &'a Start<'a>,
     pub(super) stacks: &'a StackPool,
+    pub(super) on_panic: OnPanic,
     step_limit: u64,
     blocks: usize,
     next: AtomicUsize,
     steps: AtomicUsize,
     failed: AtomicBool,
     error: Mutex<Option<SimtError>>,
+    panics: Mutex<Option<Box<Panic>>>,
 }
 
 impl<'a> Launch<'a> {
@@ -36,6 +39,7 @@ impl<'a> Launch<'a> {
         grid: Grid,
         sm_count: u32,
         step_limit: u64,
+        on_panic: OnPanic,
         start: &'a Start<'a>,
         stacks: &'a StackPool,
     ) -> Result<Self, SimtError> {
@@ -56,12 +60,14 @@ impl<'a> Launch<'a> {
             sm_count,
             start,
             stacks,
+            on_panic,
             step_limit,
             blocks,
             next: AtomicUsize::new(0),
             steps: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
+            panics: Mutex::new(None),
         })
     }
 
@@ -108,17 +114,32 @@ impl<'a> Launch<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
+    /// Describes this panic in the error of the run if it is the first, and counts it otherwise.
+    pub(super) fn record(&self, panic: Box<Panic>) {
+        match &mut *lock(&self.panics) {
+            Some(first) => first.absorb(&panic),
+            none => *none = Some(panic),
+        }
+    }
+
     /// Whether the run has ended with an error.
     pub(super) fn has_failed(&self) -> bool {
         // ordering: relaxed; see `fail`.
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The step count, or the first error. Called when all workers are done.
+    /// The step count, or the panics and the first error. Called when all workers are done.
     pub(super) fn finish(self) -> Result<u64, SimtError> {
-        match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(self.steps.into_inner() as u64),
+        let error = self.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let panics = self.panics.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (panics, error) {
+            (None, None) => Ok(self.steps.into_inner() as u64),
+            (None, Some(error)) => Err(error),
+            (Some(panic), None) => Err(SimtError::Panic(panic)),
+            (Some(panic), Some(error)) => {
+                let then = (!matches!(error, SimtError::Panic(_))).then(|| Box::new(error));
+                Err(SimtError::Panic(Box::new(Panic { ended_grid: true, then, ..*panic })))
+            }
         }
     }
 }

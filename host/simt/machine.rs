@@ -17,6 +17,7 @@
 //!   They run on one OS thread (I1), so that thread's machine owns it.
 
 use super::fiber::Yielder;
+use super::panic::Panic;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -59,7 +60,7 @@ pub(super) enum Answer {
 pub(super) enum Event {
     Requests(Request),
     Ends,
-    Panics(String),
+    Panics(Box<Panic>),
 }
 
 /// Stored on the lane's stack.

@@ -68,13 +68,17 @@
 //!   to 32 warps per worker. A replay keeps 8 warps resident, or one block.
 //! - **Ends.** `exit` and all errors discard a thread's frames without running destructors, as on a
 //!   GPU. A panic is the exception: it unwinds the frames of the thread that panicked.
+//! - **Panics.** A panic ends its thread, and the run returns an error when the grid has ended;
+//!   with [`OnPanic::EndGrid`] it ends the grid. The first run installs a panic hook, which passes
+//!   all panics but those of lanes on to the hook of the program. A lane's panic prints nothing. A
+//!   collective that waits for the thread ends the grid.
 //! - **Stack overflow.** A lane that exceeds its 128 KiB hits a guard page, which kills the
 //!   process.
 //! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error → stack → fiber → machine → lane → rendezvous → warp → launch → block →`
+//! `grid → error, panic → stack → fiber → machine → lane → rendezvous → warp → launch → block →`
 //! `scheduler → parallel, replay → executor`: each module uses only those before it. A mode only
 //! selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for both
 //! modes.
@@ -87,6 +91,7 @@ mod grid;
 mod lane;
 mod launch;
 mod machine;
+mod panic;
 mod parallel;
 mod rendezvous;
 mod replay;
@@ -98,3 +103,4 @@ pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};
 pub(crate) use lane::message;
+pub use panic::{OnPanic, Panic};

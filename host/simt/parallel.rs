@@ -84,7 +84,7 @@ impl Worker<'_> {
         let mut pass = Pass { stalled: true, ended: false };
         for block in self.resident.iter_mut().filter(|block| !block.is_over()) {
             for warp in 0..block.warps.len() {
-                if turn(block, warp, self.machine)? {
+                if turn(block, warp, self.machine, self.launch)? {
                     pass.stalled = false;
                 }
             }
@@ -109,7 +109,12 @@ struct Pass {
 
 /// Runs the lanes of a warp in turn until each waits, has ended, paused or used up its steps.
 /// Returns whether any lane did something other than pausing or using up its steps.
-fn turn(block: &mut Block, warp: usize, machine: &LaneMachine) -> Result<bool, SimtError> {
+fn turn(
+    block: &mut Block,
+    warp: usize,
+    machine: &LaneMachine,
+    launch: &Launch<'_>,
+) -> Result<bool, SimtError> {
     let mut advanced = false;
     let mut resting = 0;
     for _ in 0..ROUNDS {
@@ -124,7 +129,7 @@ fn turn(block: &mut Block, warp: usize, machine: &LaneMachine) -> Result<bool, S
             block.warps[warp].release(group);
         }
         for lane in bits(runnable) {
-            match block.run(warp, lane, machine, QUANTUM)? {
+            match block.run(warp, lane, machine, launch, QUANTUM)? {
                 Stop::Yields | Stop::Pauses => resting |= 1 << lane,
                 Stop::Waits | Stop::Ends => advanced = true,
             }

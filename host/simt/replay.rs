@@ -71,7 +71,7 @@ impl Replay<'_> {
         let block = &mut self.resident[place];
         let thread = block.number << 10 | (warp as u64) << 5 | u64::from(lane);
         let before = self.machine.steps();
-        let stop = block.run(warp, lane, self.machine, quantum)?;
+        let stop = block.run(warp, lane, self.machine, self.launch, quantum)?;
         let steps = self.machine.steps() - before;
         self.hash = mix(mix(self.hash, thread), steps);
         if stop == Stop::Ends && block.is_over() {

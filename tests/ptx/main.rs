@@ -6,4 +6,5 @@ mod call_sites;
 mod committed;
 mod malloc;
 mod opcodes;
+mod panics;
 mod support;

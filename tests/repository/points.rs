@@ -6,8 +6,9 @@ use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::bump::{self, Bump};
 use warpheap_device::freelist::{self, FreeList};
 use warpheap_device::heap::{self, Heap, debug::DEBUG_SITES};
+use warpheap_device::panic;
 
-/// Sites of no allocator.
+/// A site of no allocator and of no model.
 const EXEMPT: [&str; 1] = ["check/swap"];
 
 /// The names of the sites that a source text declares.
@@ -20,7 +21,7 @@ fn every_site_is_a_point_of_an_allocator() {
     let Some(files) = tracked() else { return };
     let sources = files.iter().filter(|(name, _)| name.starts_with("gpu/src/"));
     let declared: Vec<_> = sources.flat_map(|(_, text)| sites(text)).collect();
-    let lists = [Bump::POINTS, FreeList::POINTS, Heap::POINTS, &[&DEBUG_SITES, &EXEMPT]];
+    let lists = [Bump::POINTS, FreeList::POINTS, Heap::POINTS, &[&DEBUG_SITES, &panic::SITES, &EXEMPT]];
     let listed = BTreeSet::from_iter(lists.into_iter().flatten().copied().flatten().copied());
     assert_eq!(BTreeSet::from_iter(declared.iter().copied()), listed);
     assert_eq!(declared.len(), listed.len(), "a name is declared twice: {declared:?}");
@@ -43,6 +44,7 @@ fn every_site_is_that_of_one_operation() {
         ("gpu/src/freelist/", &freelist::SITES),
         ("gpu/src/heap/debug/", &DEBUG_SITES),
         ("gpu/src/heap/", &heap::SITES),
+        ("gpu/src/panic/", &panic::SITES),
     ] {
         let sources = || files.iter().filter(|(name, _)| name.starts_with(folder)).map(|(_, text)| text);
         for name in names {

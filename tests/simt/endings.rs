@@ -2,7 +2,7 @@
 
 use crate::support::{Words, grid, modes, run, word};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use warpheap::simt::{Mode, SimtError};
+use warpheap::simt::{Executor, Mode, OnPanic, SimtError};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{thread, warp};
@@ -34,6 +34,30 @@ kernel! {
         let _owned = CountsDrop(words);
         assert!(warp::lane_id() != 3, "lane 3");
         while word(words, 1).load_relaxed() == 0 {}
+    }
+}
+
+kernel! {
+    /// Even lanes panic; the others add to a word at the end. All own a value.
+    unsafe fn even_panic(words: DeviceSlice<u32>) {
+        let _owned = CountsDrop(words);
+        thread::nanosleep(1);
+        assert!(!warp::lane_id().is_multiple_of(2), "an even lane");
+        let mask = warp::activemask();
+        // SAFETY: the lanes of the mask got it from one `activemask`.
+        unsafe { warp::sync_warp(mask) };
+        word(words, 1).add_relaxed(1);
+    }
+}
+
+#[test]
+fn a_panic_ends_its_thread_and_the_others_continue() {
+    for mode in modes() {
+        let words = Words::zeroed(2);
+        let error = run(even_panic, mode, grid(3, 64), (words.slice(),)).unwrap_err();
+        let SimtError::Panic(panic) = &error else { panic!("{mode:?}: {error}") };
+        assert_eq!((panic.others, panic.thread % 2, panic.ended_grid), (3 * 32 - 1, 0, false), "{mode:?}");
+        assert_eq!(words.values(), [3 * 64, 3 * 32], "{mode:?}");
     }
 }
 
@@ -69,7 +93,8 @@ kernel! {
 fn the_drop_of_what_a_panic_carries_may_panic() {
     for mode in modes() {
         let error = run(panics_with_a_bomb, mode, grid(2, 32), ()).unwrap_err();
-        assert!(matches!(&error, SimtError::Panic { message, .. } if message == "no message"), "{mode:?}");
+        let SimtError::Panic(panic) = &error else { panic!("{mode:?}: {error}") };
+        assert_eq!((panic.message.as_str(), panic.others), ("no message", 1), "{mode:?}");
     }
 }
 
@@ -106,11 +131,14 @@ fn a_return_drops_and_an_exit_forgets() {
 }
 
 #[test]
-fn a_panic_unwinds_its_thread_and_forgets_the_others() {
+fn a_panic_that_ends_the_grid_unwinds_its_thread_and_forgets_the_others() {
     for mode in modes() {
         let words = Words::zeroed(2);
-        let error = run(one_panics, mode, grid(1, 32), (words.slice(),)).unwrap_err();
-        assert!(matches!(&error, SimtError::Panic { thread, .. } if thread.lane == 3), "{mode:?}: {error}");
+        let executor = Executor::new(mode).with_on_panic(OnPanic::EndGrid);
+        // SAFETY: the words are live.
+        let error = unsafe { executor.run::<one_panics>(grid(1, 32), (words.slice(),)) }.unwrap_err();
+        let SimtError::Panic(panic) = &error else { panic!("{mode:?}: {error}") };
+        assert!(panic.thread == 3 && panic.ended_grid && panic.then.is_none(), "{mode:?}: {error}");
         assert_eq!(words.values(), [1, 0], "{mode:?}");
         assert!(!std::thread::panicking(), "the panic is over on this OS thread");
     }

@@ -9,11 +9,18 @@ use warpheap_device::units::LaneMask;
 use warpheap_device::{thread, warp};
 
 kernel! {
-    /// The last thread of the block panics, the others wait for it.
+    /// Some threads panic. The others pass the barrier without them.
     unsafe fn last_panics() {
         assert!(thread::thread_idx_y() != 3, "this is thread {}", thread::thread_idx_y());
-        // SAFETY: not upheld on purpose: the test is about a thread that never reaches the barrier.
+        // SAFETY: all threads that have not ended reach this barrier.
         unsafe { thread::sync_threads() };
+    }
+
+    /// Lane 1 panics while lane 0 waits for it.
+    unsafe fn waits_for_panicked() {
+        assert!(warp::lane_id() != 1, "lane 1");
+        // SAFETY: not upheld on purpose: the test is about a lane that never arrives.
+        unsafe { warp::sync_warp(LaneMask(3)) };
     }
 
     /// Thread 40 traps, the others spin for ever.
@@ -86,16 +93,29 @@ kernel! {
 }
 
 #[test]
-fn a_panic_names_its_thread() {
+fn a_panic_names_its_thread_and_counts_the_others() {
     for mode in modes() {
         let shape = Grid { blocks: [1, 2, 1], threads: [2, 4, 5] };
-        let Err(SimtError::Panic { thread, message }) = run(last_panics, mode, shape, ()) else {
-            panic!("{mode:?}: not ended by the panic")
+        let Err(SimtError::Panic(panic)) = run(last_panics, mode, shape, ()) else {
+            panic!("{mode:?}: no panic")
         };
-        assert_eq!(message, "this is thread 3");
-        assert_eq!(thread.thread[1], 3);
-        let [x, y, z] = thread.thread;
-        assert_eq!(thread.lane, (x + 2 * (y + 4 * z)) % 32);
+        assert_eq!(panic.message, "this is thread 3");
+        assert_eq!(panic.thread / 2 % 4, 3, "{panic}");
+        assert!(panic.block < 2 && panic.file.ends_with("errors.rs") && panic.line > 0, "{panic}");
+        assert_eq!(panic.others, 2 * 2 * 5 - 1);
+        assert!(!panic.ended_grid && panic.then.is_none(), "{panic}");
+    }
+}
+
+#[test]
+fn a_collective_that_waits_for_a_panicked_lane_ends_the_grid() {
+    for mode in modes() {
+        let Err(SimtError::Panic(panic)) = run(waits_for_panicked, mode, grid(1, 2), ()) else {
+            panic!("{mode:?}: no panic")
+        };
+        assert!(panic.ended_grid && panic.message == "lane 1", "{panic}");
+        assert!(matches!(panic.then.as_deref(), Some(SimtError::Mask { .. })), "{panic}");
+        assert!(panic.to_string().contains("; then the grid failed: thread (0, 0, 0)"), "{panic}");
     }
 }
 

@@ -10,7 +10,7 @@ mod install;
 mod interface;
 mod shared;
 
-pub use install::{Installed, install, stand_at};
+pub use install::{Installed, install, runs_a_lane, stand_at};
 pub(crate) use install::{at, step, with};
 pub use interface::{Collective, Coords, Deposits, Machine};
 pub use shared::SharedPieces;

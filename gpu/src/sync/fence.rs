@@ -34,6 +34,7 @@ fences! {
     fence_seq_cst: "Sequentially consistent fence, device scope (`fence.sc.gpu`).";
     block_fence_acq_rel: "Acquire and release fence among the threads of a block (`fence.acq_rel.cta`).";
     system_fence_acq_rel: "Acquire and release fence that the host and other devices see (`fence.acq_rel.sys`).";
+    system_fence_seq_cst: "Sequentially consistent fence that the host and other devices see (`fence.sc.sys`).";
 }
 
 impl Site {

@@ -144,6 +144,7 @@ fence! {
     fence_seq_cst "fence.sc.gpu;";
     block_fence_acq_rel "fence.acq_rel.cta;";
     system_fence_acq_rel "fence.acq_rel.sys;";
+    system_fence_seq_cst "fence.sc.sys;";
 }
 
 macro_rules! unowned {

@@ -103,6 +103,7 @@ fences! {
     fence_seq_cst SeqCst;
     block_fence_acq_rel AcqRel;
     system_fence_acq_rel AcqRel;
+    system_fence_seq_cst SeqCst;
 }
 
 macro_rules! unowned {

@@ -56,7 +56,7 @@ impl From<LibraryError> for Failure {
                 source: SimtError::Deadlock { .. } | SimtError::StepLimit { .. },
                 ..
             }) => Status::Hung,
-            error if error.is_fatal() => Status::Fault,
+            LibraryError::KernelFault(_) => Status::Fault,
             _ => Status::Failed,
         };
         Failure { status, message: error.to_string() }

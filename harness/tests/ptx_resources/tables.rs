@@ -18,6 +18,7 @@ pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("alloc::rc", [48, 48, 48, 48, 48]),
     ("core::option::unwrap_failed", [16, 16, 16, 16, 16]),
     ("core::panicking::panic", [16, 16, 16, 16, 16]),
+    ("core::panicking::panic_bounds_check", [16, 16, 16, 16, 16]),
     ("core::panicking::panic_const", [32, 32, 32, 32, 32]),
     ("core::slice::index", [16, 16, 16, 16, 16]),
     ("warpheap_device::bump::alloc", [480, 480, 72, 72, 56]),

@@ -63,7 +63,7 @@ impl Calls {
         // SAFETY: the heap is live. Both buffers live until the stream is done, and nothing else
         // accesses them.
         unsafe { self.stream.launch(&self.module, heap_alloc_many, &grid, args) }?;
-        self.stream.synchronize()?;
+        self.stream.settle()?;
         blocks.copy_to_vec()
     }
 
@@ -76,7 +76,7 @@ impl Calls {
         // SAFETY: the heap is live, and the buffer lives until the stream is done. The caller
         // promises that the blocks are not in use.
         unsafe { self.stream.launch(&self.module, heap_free_many, &grid, (self.handle, buffer.slice())) }?;
-        self.stream.synchronize()?;
+        self.stream.settle()?;
         let mut words = [0; FAULT_LOG_WORDS];
         self.state.read(FAULTS_AT, &mut words)?;
         Ok(Faults::read(&words))

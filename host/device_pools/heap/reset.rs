@@ -43,7 +43,7 @@ impl Heap {
         let (stream, upload) = (device.default_stream()?, self.upload());
         let queued = self.send_upload(&stream, &upload);
         // Before `upload` is dropped, whether or not queueing succeeded.
-        let done = stream.synchronize();
+        let done = stream.settle();
         if done.is_err() {
             device.driver().drain();
         }

@@ -35,6 +35,9 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
 
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;
+    /// Returns the panics of threads that ended alone, in kernels of any stream that have ended, if
+    /// there are some since the last call.
+    fn report_panics(&self) -> Result<()>;
     /// Waits for the work of every stream before memory is freed. A failure is reported to the
     /// owner of the stream, not to the caller.
     fn drain(&self);

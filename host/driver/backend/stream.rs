@@ -46,6 +46,8 @@ pub(crate) trait Transfers {
 pub(crate) struct Function {
     /// The `CUfunction`; null on the CPU.
     pub raw: *mut c_void,
+    /// The number of its module for reports of panics; 0 if there are none, as on the CPU.
+    pub module: u64,
     pub attributes: KernelAttributes,
 }
 

@@ -4,6 +4,7 @@ use super::copy_exclusion::CopyExclusion;
 use super::memory::{self, Heap};
 #[cfg(unix)]
 use super::pages::CpuVirtualMemory;
+use super::panics::Panics;
 use super::pool::{CpuPool, Pools};
 use super::queues::Queues;
 use super::stream::CpuStream;
@@ -34,6 +35,7 @@ pub(crate) struct CpuDevice {
     exclusion: Arc<CopyExclusion>,
     queues: Arc<Queues>,
     pools: Arc<Pools>,
+    panics: Arc<Panics>,
     default_pool: OnceLock<Arc<CpuPool>>,
 }
 
@@ -44,10 +46,11 @@ impl CpuDevice {
             Mode::Replay { seed } => format!("CPU (replay, seed {seed})"),
         };
         let heap = Arc::new(Heap::new(&label, memory_bytes));
-        let (exclusion, queues, pools) = (Arc::default(), Arc::default(), Arc::default());
+        let (exclusion, queues) = (Arc::default(), Arc::default());
+        let (pools, panics) = (Arc::default(), Arc::default());
         let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
         let facts = Facts { backend: Backend::Cpu, label, limits: LIMITS };
-        CpuDevice { facts, executor, heap, exclusion, queues, pools, default_pool }
+        CpuDevice { facts, executor, heap, exclusion, queues, pools, panics, default_pool }
     }
 
     fn make_pool(&self, max: Option<u64>) -> Arc<CpuPool> {
@@ -133,13 +136,22 @@ impl DeviceBackend for CpuDevice {
         done
     }
 
+    fn report_panics(&self) -> Result<()> {
+        self.panics.report()
+    }
+
     fn drain(&self) {
         self.queues.drain();
         self.pools.settle();
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
-        let stream = CpuStream::start(self.executor.clone(), self.exclusion.clone(), self.pools.clone())?;
+        let stream = CpuStream::start(
+            self.executor.clone(),
+            self.exclusion.clone(),
+            self.pools.clone(),
+            self.panics.clone(),
+        )?;
         self.queues.push(stream.queue().clone());
         Ok(Arc::new(stream))
     }
@@ -164,6 +176,6 @@ impl ModuleBackend for NativeModule {
     fn function(&self, _name: &'static str) -> Result<Function> {
         let attributes =
             KernelAttributes { max_threads_per_block: LIMITS.threads_per_block, ..Default::default() };
-        Ok(Function { raw: std::ptr::null_mut(), attributes })
+        Ok(Function { raw: std::ptr::null_mut(), module: 0, attributes })
     }
 }

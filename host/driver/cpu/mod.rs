@@ -6,6 +6,7 @@ mod device;
 mod memory;
 #[cfg(unix)]
 mod pages;
+mod panics;
 mod pool;
 mod queue;
 mod queues;

@@ -11,10 +11,11 @@
 
 use super::copy_exclusion::CopyExclusion;
 use super::memory;
+use super::panics::Panics;
 use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
-use crate::simt::{Executor, Stats, message};
+use crate::simt::{Executor, SimtError, Stats, message};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,11 +63,15 @@ impl State {
 
 impl JobQueue {
     /// Starts a worker, which ends on its own (I4).
-    pub fn start(executor: Arc<Executor>, exclusion: Arc<CopyExclusion>) -> Result<Arc<JobQueue>> {
+    pub fn start(
+        executor: Arc<Executor>,
+        exclusion: Arc<CopyExclusion>,
+        panics: Arc<Panics>,
+    ) -> Result<Arc<JobQueue>> {
         let queue = Arc::new(JobQueue::default());
         let jobs = queue.clone();
         let worker = thread::Builder::new().name("warpheap-stream".into());
-        match worker.spawn(move || jobs.work(&executor, &exclusion)) {
+        match worker.spawn(move || jobs.work(&executor, &exclusion, &panics)) {
             Ok(_) => Ok(queue),
             Err(error) => Err(no_thread(&error)),
         }
@@ -128,14 +133,14 @@ impl JobQueue {
     }
 
     /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
-    fn work(&self, executor: &Executor, exclusion: &CopyExclusion) {
+    fn work(&self, executor: &Executor, exclusion: &CopyExclusion, panics: &Panics) {
         loop {
             let idle = |state: &mut State| state.jobs.is_empty() && !state.closed;
             let mut state = wait_while(&self.changed, lock(&self.state), idle);
             let Some(job) = state.jobs.pop_front() else { return };
             let skip = state.failed.is_some();
             drop(state);
-            let outcome = run(job, executor, exclusion, skip);
+            let outcome = run(job, executor, exclusion, panics, skip);
             let mut state = lock(&self.state);
             match outcome {
                 Ok(Some(stats)) => state.last = Some(stats),
@@ -161,7 +166,13 @@ fn no_thread(error: &io::Error) -> Error {
 }
 
 /// Runs one job. With `skip`, only jobs that others may wait for (I3).
-fn run(job: Job, executor: &Executor, exclusion: &CopyExclusion, skip: bool) -> Result<Option<Stats>> {
+fn run(
+    job: Job,
+    executor: &Executor,
+    exclusion: &CopyExclusion,
+    panics: &Panics,
+    skip: bool,
+) -> Result<Option<Stats>> {
     let attempt = AssertUnwindSafe(|| match job {
         Job::Record(event) => {
             event.complete();
@@ -180,7 +191,11 @@ fn run(job: Job, executor: &Executor, exclusion: &CopyExclusion, skip: bool) -> 
         }
         Job::Kernel(kernel, run) => {
             let _with_jobs = exclusion.job();
-            run(executor).map(Some).map_err(|source| KernelFault::Simt { kernel, source }.into())
+            match run(executor) {
+                Ok(stats) => Ok(Some(stats)),
+                Err(SimtError::Panic(panic)) => panics.of_kernel(kernel, *panic).map(|()| None),
+                Err(source) => Err(KernelFault::Simt { kernel, source }.into()),
+            }
         }
     });
     // The worker must not unwind: the waiters for this job would block forever.

@@ -1,6 +1,7 @@
 //! A stream on the CPU.
 
 use super::copy_exclusion::CopyExclusion;
+use super::panics::Panics;
 use super::pool::Pools;
 use super::queue::{CpuEvent, Job, JobQueue};
 use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers};
@@ -20,8 +21,9 @@ impl CpuStream {
         executor: Arc<Executor>,
         exclusion: Arc<CopyExclusion>,
         pools: Arc<Pools>,
+        panics: Arc<Panics>,
     ) -> Result<CpuStream> {
-        Ok(CpuStream { queue: JobQueue::start(executor, exclusion)?, pools })
+        Ok(CpuStream { queue: JobQueue::start(executor, exclusion, panics)?, pools })
     }
 
     pub fn queue(&self) -> &Arc<JobQueue> {

@@ -1,5 +1,6 @@
 //! A CUDA context, and making it current for the duration of a call.
 
+use super::panics::Panics;
 use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Handle, Status};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUlimit};
@@ -14,6 +15,8 @@ pub(super) struct Context {
     raw: Handle<CUcontext>,
     /// Whether this is the device's primary context, on which this value holds one reference.
     primary: bool,
+    /// Panics of its kernels. `None` if there is no memory for them.
+    panics: Option<Panics>,
 }
 
 impl Context {
@@ -23,7 +26,7 @@ impl Context {
         // SAFETY: the driver writes the handle to `raw`.
         let status = unsafe { (api.primary_ctx_retain)(&mut raw, device) };
         api.check("cuDevicePrimaryCtxRetain", status)?;
-        Ok(Context { api, device, raw: Handle(raw), primary: true })
+        Context { api, device, raw: Handle(raw), primary: true, panics: None }.with_panics()
     }
 
     /// A context that the caller owns.
@@ -31,7 +34,7 @@ impl Context {
     /// # Safety
     /// It is live and outlives this value.
     pub unsafe fn foreign(api: &'static Api, raw: CUcontext) -> Result<Context> {
-        let mut context = Context { api, device: 0, raw: Handle(raw), primary: false };
+        let mut context = Context { api, device: 0, raw: Handle(raw), primary: false, panics: None };
         let mut device = 0;
         let current = context.enter()?;
         // SAFETY: the driver writes the device to `device`.
@@ -39,7 +42,29 @@ impl Context {
         api.check("cuCtxGetDevice", status)?;
         drop(current);
         context.device = device;
-        Ok(context)
+        context.with_panics()
+    }
+
+    /// The context, with a record of panics.
+    fn with_panics(mut self) -> Result<Context> {
+        let current = self.enter()?;
+        let panics = Panics::new(self.api);
+        drop(current);
+        self.panics = panics;
+        Ok(self)
+    }
+
+    /// Panics of kernels, if there is memory for them.
+    pub fn panics(&self) -> Option<&Panics> {
+        self.panics.as_ref()
+    }
+
+    /// Names the panic that made a call fail, if one did.
+    pub fn explain<T>(&self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| match &self.panics {
+            Some(panics) => panics.explain(error),
+            None => error,
+        })
     }
 
     pub fn raw(&self) -> CUcontext {
@@ -65,7 +90,7 @@ impl Context {
     /// Calls the driver with the context current.
     pub fn call(&self, name: &'static str, call: impl FnOnce(&Api) -> Status) -> Result<()> {
         let _current = self.enter()?;
-        self.api.check(name, call(self.api))
+        self.explain(self.api.check(name, call(self.api)))
     }
 
     /// As [`call`](Self::call), for releasing a resource in `Drop`: a failure is logged.
@@ -105,6 +130,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        // Fails at process exit, if the driver has shut down before.
+        if let (Some(panics), Ok(_current)) = (&self.panics, self.enter()) {
+            // SAFETY: the modules hold the context, so all of them are unloaded. Each waited for
+            // its kernels, unless the context had failed and no kernel runs any more.
+            unsafe { panics.free(self.api) };
+        }
         if !self.primary {
             return;
         }

@@ -4,6 +4,7 @@ use super::attributes::{attribute, check_pools, driver_version, has_virtual_memo
 use super::context::Context;
 use super::memory::Heap;
 use super::module::CudaModule;
+use super::panics::Panics;
 use super::pool::CudaPool;
 use super::stream::CudaStream;
 use super::sys::Api;
@@ -174,6 +175,10 @@ impl DeviceBackend for CudaDevice {
         self.context.synchronize()
     }
 
+    fn report_panics(&self) -> Result<()> {
+        self.context.panics().map_or(Ok(()), Panics::report)
+    }
+
     fn drain(&self) {
         // After a fault there is no work to wait for.
         let _ = self.context.synchronize();
@@ -194,6 +199,14 @@ impl DeviceBackend for CudaDevice {
             backend: "a CUDA device",
             advice: "build the kernels with warpheap-build and load the PTX with Device::load_module",
         })?;
-        Ok(Box::new(CudaModule::load(self.context.clone(), ptx)?))
+        let module = CudaModule::load(self.context.clone(), ptx)?;
+        if let Some((Range { address: to, .. }, settings)) = module.panic_settings()? {
+            let from = (&raw const settings).cast();
+            let write = Transfer::Write { to, from, bytes: size_of_val(&settings) };
+            // SAFETY: the range is the variable of these settings, and no kernel of the module was
+            // launched yet.
+            unsafe { self.transfer(write) }?;
+        }
+        Ok(Box::new(module))
     }
 }

@@ -6,6 +6,7 @@ mod device;
 mod link;
 mod memory;
 mod module;
+mod panics;
 mod pool;
 mod stream;
 mod sys;

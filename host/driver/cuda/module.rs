@@ -2,22 +2,26 @@
 
 use super::context::Context;
 use super::link::{Linked, register_limit};
+use super::panics::Panics;
 use super::sys::{
     Api, Handle, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status,
     UNSUPPORTED_PTX_VERSION,
 };
 use crate::driver::backend::{Function, KernelAttributes, ModuleBackend, Range};
 use crate::driver::ptx::Ptx;
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, InvalidModule, Result};
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
+use warpheap_device::panic::{PanicSettings, SYMBOL};
 
 pub(super) struct CudaModule {
     context: Arc<Context>,
     raw: Handle<CUmodule>,
     log: String,
+    /// What the panic handler of the kernels reads, if they have it.
+    panics: Option<PanicSettings>,
 }
 
 impl CudaModule {
@@ -45,20 +49,36 @@ impl CudaModule {
         if status != SUCCESS {
             return Err(rejected(api, status, ptx, &logs));
         }
-        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info) };
-        module.load_kernels(ptx)?;
+        let declared = Ptx::parse(ptx);
+        let panics = context.panics().filter(|_| declared.globals.contains_key(SYMBOL));
+        let panics = panics.map(Panics::settings);
+        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info), panics };
+        module.load_kernels(&declared)?;
         Ok(module)
     }
 
     /// Makes the driver load every kernel now. With lazy loading it loads a kernel at its first
     /// launch and waits for all running kernels before. That deadlocks if a running kernel waits
     /// for the new launch.
-    fn load_kernels(&self, ptx: &str) -> Result<()> {
-        for name in Ptx::parse(ptx).entries.keys() {
+    fn load_kernels(&self, ptx: &Ptx) -> Result<()> {
+        for name in ptx.entries.keys() {
             let function = self.raw_function(name)?;
             self.attribute(function, Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
         }
         Ok(())
+    }
+
+    /// The variable that the panic handler of the kernels reads, and its value, if they have one.
+    pub fn panic_settings(&self) -> Result<Option<(Range, PanicSettings)>> {
+        let Some(settings) = self.panics else { return Ok(None) };
+        let (Some(place), program) = (self.variable(SYMBOL)?, size_of_val(&settings) as u64) else {
+            return Ok(None);
+        };
+        if place.bytes != program {
+            let (ptx, program) = (Bytes(place.bytes), Bytes(program));
+            return Err(InvalidModule::GlobalHeapLayout { symbol: SYMBOL, ptx, program }.into());
+        }
+        Ok(Some((place, settings)))
     }
 
     fn raw_function(&self, name: &str) -> Result<CUfunction> {
@@ -94,7 +114,8 @@ impl ModuleBackend for CudaModule {
             ptx_version: ask(Attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
             binary_version: ask(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
         };
-        Ok(Function { raw: function.cast(), attributes })
+        let module = self.panics.map_or(0, |panics| panics.module);
+        Ok(Function { raw: function.cast(), module, attributes })
     }
 
     fn variable(&self, name: &'static str) -> Result<Option<Range>> {
@@ -115,6 +136,9 @@ impl ModuleBackend for CudaModule {
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
+        if let (Some(panics), Some(settings)) = (self.context.panics(), self.panics) {
+            panics.unloaded(settings.module);
+        }
         // A kernel of the module may still run. After a kernel fault there is no work to wait for,
         // and the stream has reported it to its owner.
         if self.context.synchronize().is_ok() {

@@ -89,6 +89,9 @@ impl StreamBackend for CudaStream {
                 unsafe { (api.func_set_attribute)(function, attribute, bytes) }
             })?;
         }
+        if let Some(panics) = self.context.panics() {
+            panics.launched(launch.function.module, launch.kernel);
+        }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (shared, arguments) = (launch.shared_bytes, launch.arguments.as_mut_ptr());
         self.call("cuLaunchKernel", |api, stream| {
@@ -139,7 +142,7 @@ fn query(context: &Context, name: &'static str, ask: impl FnOnce(&Api) -> Status
     match ask(context.api) {
         SUCCESS => Ok(true),
         NOT_READY => Ok(false),
-        status => context.api.check(name, status).map(|()| true),
+        status => context.explain(context.api.check(name, status)).map(|()| true),
     }
 }
 

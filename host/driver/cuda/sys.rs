@@ -105,6 +105,9 @@ api! {
     mem_get_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
     mem_alloc "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
     mem_free "cuMemFree_v2" (CUdeviceptr);
+    mem_host_alloc "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    mem_host_get_device_pointer "cuMemHostGetDevicePointer_v2" (*mut CUdeviceptr, *mut c_void, c_uint);
+    mem_free_host "cuMemFreeHost" (*mut c_void);
     memcpy_htod_async "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
     memcpy_dtoh_async "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
     memcpy_dtod_async "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);

@@ -113,6 +113,10 @@ impl DeviceBackend for FaultyDevice {
         Ok(())
     }
 
+    fn report_panics(&self) -> Result<()> {
+        self.inner.report_panics()
+    }
+
     fn drain(&self) {
         self.faults.state().clocks.waits += 1;
         self.inner.drain();

@@ -58,7 +58,7 @@ impl<A: DeviceAllocator> BumpPool<A> {
         let pool = BumpPool { name, upstream, pool_stream, memory, region, policy, state };
         // The allocation is ordered on that stream. After this wait the memory is usable on any
         // stream (I3).
-        pool.pool_stream.synchronize()?;
+        pool.pool_stream.settle()?;
         Ok(pool)
     }
 

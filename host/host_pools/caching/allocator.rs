@@ -48,7 +48,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
         self.device().same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
         if !self.settings.is_ordered {
-            stream.synchronize()?;
+            stream.settle()?;
         }
         // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
         let outcome = unsafe { self.free_recent(address, layout, stream) };

@@ -131,7 +131,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         };
         // The allocation is ordered on the pool's stream, which has no other work. After this wait
         // it is usable on any stream (I3).
-        if let Err(error) = self.pool_stream.synchronize() {
+        if let Err(error) = self.pool_stream.settle() {
             if self.free_segment(start, size, align).is_err() {
                 self.return_segment(start, size, align);
             }
@@ -152,7 +152,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let start = self.alloc_upstream(bytes, align)?;
         drop(self.add(|shared| shared.arena.add_segment(start, bytes, align, OrderTag::IDLE)));
         // On failure the pool is dropped, and the block with it.
-        self.pool_stream.synchronize()?;
+        self.pool_stream.settle()?;
         Ok(start)
     }
 

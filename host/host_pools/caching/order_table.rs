@@ -124,7 +124,7 @@ impl OrderTable {
             if busy.contains(key) {
                 continue;
             }
-            match event.is_done() {
+            match event.backend().is_done() {
                 Ok(true) => done.push(*order),
                 _ => drop(busy.insert(*key)),
             }

@@ -291,7 +291,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if !unmarked.is_empty() {
             self.device().driver().drain();
         }
-        let completed = |(order, event): (OrderTag, Event)| event.synchronize().is_ok().then_some(order);
+        let completed = |(order, event): (OrderTag, Event)| event.settle().is_ok().then_some(order);
         let completed: Vec<_> = pending.into_iter().filter_map(completed).chain(unmarked).collect();
         let mut shared = lock(&self.shared);
         completed.into_iter().for_each(|order| shared.mark_idle(order));

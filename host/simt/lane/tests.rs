@@ -44,7 +44,7 @@ fn after_a_lane_has_ended_no_lane_is_running() {
         match how {
             0 => assert!(matches!(last, Event::Ends)),
             1 => assert!(matches!(last, Event::Requests(Request::Exit))),
-            _ => assert!(matches!(last, Event::Panics(why) if why == "on purpose")),
+            _ => assert!(matches!(last, Event::Panics(panic) if panic.message == "on purpose")),
         }
         lane.end();
     }

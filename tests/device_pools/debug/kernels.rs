@@ -34,6 +34,8 @@ fn look(address: u64) -> u8 {
     unsafe { peek_u8(address as *const u8) }
 }
 
+/// The line of the allocation in `panics_with_a_block`.
+pub const PANICS_LINE: u32 = line!() + 30;
 /// The line of the allocation in `stray`, 11 lines below.
 pub const STRAY_LINE: u32 = line!() + 11;
 
@@ -54,6 +56,17 @@ kernel! {
         }
         // SAFETY: each thread writes its own word.
         unsafe { out.set(i.into(), user) };
+        // SAFETY: this thread allocated the block.
+        unsafe { heap.free(got) };
+    }
+
+    /// Every thread allocates a block. The threads from `first` on panic, the others free theirs.
+    ///
+    /// # Safety
+    /// The heap is live.
+    pub unsafe fn panics_with_a_block(heap: Heap, first: u32) {
+        let got = heap.alloc(layout(24, 1)).unwrap();
+        assert!(thread::index_1d() < first, "this thread owns a block");
         // SAFETY: this thread allocated the block.
         unsafe { heap.free(got) };
     }

@@ -1,10 +1,10 @@
 //! Allocation sites of leaked blocks.
 
-use super::kernels::{EVERY_LINE, everyway, stray, take};
+use super::kernels::{EVERY_LINE, PANICS_LINE, everyway, panics_with_a_block, stray, take};
 use super::support::{BLOCK, benches};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::{BTreeMap, BTreeSet};
-use warpheap::HeldBy;
+use warpheap::{HeldBy, LaunchConfig};
 use warpheap_device::global::GlobalHeap;
 
 #[test]
@@ -54,6 +54,27 @@ fn each_leak_has_its_thread_and_the_address_that_the_thread_got() {
             (leak.address, origin.thread, origin.block)
         });
         assert_eq!(told.collect::<BTreeSet<_>>(), expected);
+    }
+}
+
+#[test]
+fn blocks_of_threads_that_panicked_are_leaks() {
+    for bench in benches(16) {
+        let (stream, module) = (bench.device.stream().unwrap(), bench.device.native_module().unwrap());
+        let config = LaunchConfig::linear(2 * BLOCK, BLOCK);
+        let args = (bench.heap.handle(), 100);
+        // SAFETY: the heap is live until the stream is done.
+        unsafe { stream.launch(&module, panics_with_a_block, &config, args) }.unwrap();
+        let error = stream.synchronize().unwrap_err().to_string();
+        assert!(error.contains(", and 27 others: this thread owns a block; "), "{error}");
+        let leaks = bench.heap.leaks(1000).unwrap();
+        assert_eq!((leaks.count, leaks.bytes, leaks.sites.len()), (28, 28 * 24, 1));
+        let site = &leaks.sites[0];
+        assert_eq!((site.count, site.site.as_ref().map(|site| site.line)), (28, Some(PANICS_LINE)));
+        let threads =
+            leaks.first.iter().filter_map(|leak| leak.origin).map(|of| of.block * BLOCK + of.thread);
+        assert_eq!(threads.collect::<BTreeSet<_>>(), (100..128).collect());
+        assert_eq!(bench.heap.check().unwrap(), []);
     }
 }
 

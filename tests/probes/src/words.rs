@@ -96,4 +96,5 @@ macro_rules! fences {
 
 fences! {
     fence_acquire fence_release fence_acq_rel fence_seq_cst block_fence_acq_rel system_fence_acq_rel
+    system_fence_seq_cst
 }

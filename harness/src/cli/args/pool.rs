@@ -102,7 +102,9 @@ impl PoolCommand {
     pub fn page(&self) -> Option<&Path> {
         match self {
             PoolCommand::Bench(args) => args.page.html.as_deref(),
-            PoolCommand::Replay(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
+            PoolCommand::Replay(_) | PoolCommand::Export(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => {
+                None
+            }
         }
     }
 }

@@ -16,10 +16,9 @@ cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bu
 cargo build --release --locked --features cli
 # Keep function names for backtraces.
 strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warpheap"
-# The program with delays, for stress. Compressed, because it is as large as the other one.
+# The program with delays, for stress.
 cargo build --release --locked --features cli,delays --target-dir "${CARGO_TARGET_DIR:-target}/delays"
 strip -o bundle/warpheap-delays "${CARGO_TARGET_DIR:-target}/delays/release/warpheap"
-xz -2 bundle/warpheap-delays
 # The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
@@ -33,6 +32,8 @@ for name in "${tests[@]}" delays; do
     path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")
     strip -o "bundle/tests/$name" "$path"
 done
+# The suite decompresses them.
+xz -2 bundle/warpheap-delays bundle/warpheap-user bundle/tests/*
 ls -l bundle bundle/tests
 size_mib=$(du -sm bundle | cut -f1)
 if [ "$size_mib" -ge "$most_mib" ]; then

@@ -20,6 +20,11 @@ cd "$1" || exit 2
 out=$PWD
 [ $# -eq 2 ] || : >suite.jsonl
 
+# All are of the same commit as the program.
+for file in "$bundle"/*.xz "$bundle"/tests/*.xz; do
+    [ ! -e "$file" ] || [ -e "${file%.xz}" ] || xz --decompress --keep "$file"
+done
+
 failures=0
 missed=0
 runs=0
@@ -98,8 +103,6 @@ stress default
 full=(--allocator heap --threads 2^20 --size 16-512 --streams 2 --pool 3737124864)
 stress full "${full[@]}" --rounds 12
 stress_many full-100 "$program" "${full[@]}"
-# Of the same commit as the program.
-[ -e "$bundle/warpheap-delays" ] || xz --decompress --keep "$bundle/warpheap-delays.xz"
 stress_many full-100-delays "$bundle/warpheap-delays" "${full[@]}" --delays heap
 # The kernels for GPUs older than sm_80: without the warp reduction instruction.
 stress sm_70 --kernels sm_70 --rounds 8

@@ -5,7 +5,7 @@ use super::args::{CompareArgs, ReportArgs};
 use super::console::Console;
 use super::results::read;
 use super::status::{Failure, Status};
-use crate::report::compare::{Change, Comparison, Old};
+use crate::report::compare::{Change, Comparison, Difference, FEWEST_ROUNDS, Old};
 use crate::report::provenance::ResultFile;
 use crate::report::saved::Saved;
 use crate::report::table::Summary;
@@ -18,7 +18,7 @@ use std::path::Path;
 /// Draws and compares the files.
 pub fn run(args: ReportArgs, console: &Console) -> Result<Status, Failure> {
     let results = args.files.iter().map(|path| saved(path)).collect::<Result<Vec<_>, _>>()?;
-    let old = old(&args.compare)?;
+    let old = read_old(&args.compare)?;
     finish(&results, args.html.as_deref(), old.as_ref(), console)
 }
 
@@ -34,13 +34,31 @@ pub fn report_run<T: Serialize>(
     if page.is_none() && old.is_none() {
         return Ok(status);
     }
-    let saved = Saved::of(results).map_err(failed)?;
-    let compared = finish(&[saved], page, old, console)?;
-    Ok(if status == Status::Clean { compared } else { status })
+    let saved = Saved::of(results).map_err(failed);
+    match saved.and_then(|saved| finish(&[saved], page, old, console)) {
+        Ok(compared) => Ok(worse(status, compared)),
+        Err(failure) => Err(Failure { status: worse(status, failure.status), ..failure }),
+    }
 }
 
-/// The older results to compare with, if any. Runs read them before they measure.
-pub fn old(args: &CompareArgs) -> Result<Option<Old>, Failure> {
+/// The worse of the status of a run and that of its report. Results that cannot be compared hide no
+/// fault of the run; a page that cannot be written does.
+fn worse(run: Status, report: Status) -> Status {
+    match (run, report) {
+        (Status::Clean, _) | (Status::Fault, Status::Failed) => report,
+        _ => run,
+    }
+}
+
+/// The older results that a run of this kind is to be compared with, if any. Runs read them before
+/// they measure.
+pub fn old(args: &CompareArgs, kind: &str) -> Result<Option<Old>, Failure> {
+    let old = read_old(args)?;
+    old.iter().try_for_each(|old| old.check_kind(kind)).map_err(Failure::usage)?;
+    Ok(old)
+}
+
+fn read_old(args: &CompareArgs) -> Result<Option<Old>, Failure> {
     let Some(path) = &args.against else { return Ok(None) };
     Ok(Some(Old { file: name_of(path), saved: saved(path)?, threshold: args.threshold }))
 }
@@ -67,14 +85,17 @@ fn finish(
     })
 }
 
+/// The most names of a list. The page has all.
+const MOST_NAMES: usize = 20;
 const HEADINGS: [&str; 5] = ["measurement", "before", "after", "change", "verdict"];
 
 fn tell(comparison: &Comparison, console: &Console) {
     let (commit, date) = &comparison.old;
     console.say(format_args!("\nagainst {} (commit {commit}, {date})", comparison.file));
-    if let Some((old, new)) = &comparison.drivers {
-        console.say(format_args!("different drivers: {old} before, {new} now"));
+    for Difference { what, old, new } in &comparison.differences {
+        console.say(format_args!("different {what}: {old} before, {new} now"));
     }
+    comparison.wrong.iter().for_each(|what| console.say(format_args!("NOW WRONG: {what}")));
     let changed = comparison.changed();
     if !changed.is_empty() {
         let mut table = Summary::new(&HEADINGS, console.is_terminal());
@@ -83,12 +104,23 @@ fn tell(comparison: &Comparison, console: &Console) {
     }
     let percent = 100.0 * comparison.threshold;
     console.say(format_args!("{} (beyond noise and {percent:.1} %)", comparison.summary()));
-    let unmatched = comparison.only_old + comparison.only_new;
-    if unmatched > 0 {
-        console.say(format_args!(
-            "without a counterpart: {} older and {} newer measurements",
-            comparison.only_old, comparison.only_new
-        ));
+    list(&format!("fewer than {FEWEST_ROUNDS} rounds, so without a verdict"), &comparison.too_few(), console);
+    let only_old: Vec<_> = comparison.only_old.iter().map(String::as_str).collect();
+    list("only in the older results", &only_old, console);
+    if comparison.only_new > 0 {
+        console.say(format_args!("only in the newer results: {} measurements", comparison.only_new));
+    }
+}
+
+/// Prints the names of measurements below what they have in common. Nothing without names.
+fn list(what: &str, names: &[&str], console: &Console) {
+    if names.is_empty() {
+        return;
+    }
+    console.say(format_args!("{what}: {} measurements", names.len()));
+    names.iter().take(MOST_NAMES).for_each(|name| console.say(format_args!("  {name}")));
+    if names.len() > MOST_NAMES {
+        console.say(format_args!("  and {} more, which are on the page of --html", names.len() - MOST_NAMES));
     }
 }
 
@@ -110,4 +142,38 @@ fn name_of(path: &Path) -> String {
 
 fn failed(error: impl Display) -> Failure {
     Failure { status: Status::Failed, message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_worse_status_remains() {
+        use Status::{Clean, Failed, Fault, Usage};
+        for (run, report, expected) in [
+            (Clean, Clean, Clean),
+            (Clean, Fault, Fault),
+            (Clean, Usage, Usage),
+            (Fault, Usage, Fault),
+            (Failed, Usage, Failed),
+            (Failed, Fault, Failed),
+            (Fault, Failed, Failed),
+        ] {
+            assert_eq!(worse(run, report), expected, "{run:?}, {report:?}");
+        }
+    }
+
+    #[test]
+    fn results_that_cannot_be_compared_do_not_hide_a_fault() {
+        let file = ResultFile::new("bench", None, None, json!({"rounds": 20}));
+        let old = Old { file: "old.json".into(), saved: Saved::of(&file).unwrap(), threshold: 0.1 };
+        let console = Console::new(None);
+        for (status, expected) in [(Status::Clean, Status::Usage), (Status::Fault, Status::Fault)] {
+            let failure = report_run(&file, status, None, Some(&old), &console).unwrap_err();
+            assert_eq!(failure.status, expected);
+            assert!(failure.message.contains("no measurement in common"), "{}", failure.message);
+        }
+    }
 }

@@ -29,9 +29,10 @@ pub struct PageArgs {
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Compare with the results in this JSON file, and exit with status 1 if something became worse
-    /// beyond noise.
+    /// beyond noise, or fails more often.
     ///
-    /// The results must be of the same device. Default: no comparison.
+    /// The results must be of the same command and device. Measurements of fewer than 5 rounds have
+    /// no verdict. Default: no comparison.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
     /// The smallest change of a median that counts: 10%, 2.5%.

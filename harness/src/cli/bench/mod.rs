@@ -37,7 +37,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
             "there is no figure `{figure}`; leave --figure out to measure all but the heap's, or use --figure heap"
         )));
     }
-    let old = old(&args.compare)?;
+    let old = old(&args.compare, "bench")?;
     let chosen = Chosen::cuda(args.device.gpu, &kernels)?;
     let name = chosen.device.info()?.name;
     old.iter().try_for_each(|old| old.check_device(&name)).map_err(Failure::usage)?;

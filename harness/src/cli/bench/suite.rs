@@ -15,7 +15,7 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or u
 
 /// Runs a suite. A missed target is a fault.
 pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, Failure> {
-    let old = old(&args.compare)?;
+    let old = old(&args.compare, "bench")?;
     let chosen = device(suite, args)?;
     let name = chosen.device.info()?.name;
     old.iter().try_for_each(|old| old.check_device(&name)).map_err(Failure::usage)?;

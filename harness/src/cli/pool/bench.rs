@@ -24,7 +24,7 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     let pools = with_driver(pools(&args.pool)?);
     let figures = bench::names().map(|name| (name, ()));
     choose_named(figures, &args.figure, "figure", |name| name.contains(&args.figure))?;
-    let old = old(&args.compare)?;
+    let old = old(&args.compare, "pool-bench")?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
     let info = chosen.device.info()?;
     old.iter().try_for_each(|old| old.check_device(&info.name)).map_err(Failure::usage)?;

@@ -14,6 +14,10 @@ pub struct Measurement {
     pub value: f64,
     /// The fastest and the slowest round; equal without rounds.
     pub range: (f64, f64),
+    /// Number of rounds; `None` for a value that is not the median of rounds.
+    pub rounds: Option<u64>,
+    /// Operations that failed.
+    pub failed: u64,
     /// Whether a smaller value is better.
     pub is_lower_better: bool,
     /// Whether it measures a floor, or an allocator of the driver.
@@ -29,33 +33,53 @@ pub fn measurements(saved: &Saved) -> Vec<Measurement> {
     }
 }
 
-fn timed(name: String, unit: &'static str, value: f64, range: (f64, f64)) -> Measurement {
-    Measurement { name, unit, value, range, is_lower_better: true, is_reference: false }
+/// The measurements without a value because a result was wrong, and why.
+pub fn wrong(saved: &Saved) -> &[String] {
+    match &saved.data {
+        Data::Bench(bench) => &bench.wrong,
+        Data::Pools(pools) => &pools.wrong,
+        Data::Stress(_) => &[],
+    }
+}
+
+fn timed(name: String, unit: &'static str, value: f64, range: (f64, f64), rounds: u64) -> Measurement {
+    let (rounds, failed) = (Some(rounds), 0);
+    Measurement { name, unit, value, range, rounds, failed, is_lower_better: true, is_reference: false }
 }
 
 /// The times of figures and series, and values that are not made from times.
 fn of_bench(bench: &Bench) -> Vec<Measurement> {
-    let series = bench.series.iter().flat_map(of_series);
-    bench.figures.iter().flat_map(of_figure).chain(series).collect()
+    let figures = bench.figures.iter().flat_map(|figure| of_figure(figure, bench.rounds));
+    figures.chain(bench.series.iter().flat_map(|series| of_series(series, bench.rounds))).collect()
 }
 
-fn of_figure(figure: &Figure) -> impl Iterator<Item = Measurement> {
-    let time =
-        figure.time.map(|time| timed(figure.name.clone(), "us", time.median_us, (time.min_us, time.max_us)));
+fn of_figure(figure: &Figure, rounds: u64) -> impl Iterator<Item = Measurement> {
+    let time = figure
+        .time
+        .map(|time| timed(time_name(figure), "us", time.median_us, (time.min_us, time.max_us), rounds));
     let unit = match &*figure.unit {
         "%" => Some("%"),
         "ppm" => Some("ppm"),
         _ => None,
     };
-    let value = unit.map(|unit| {
+    let value = unit.zip(figure.value).map(|(unit, value)| {
         let name = format!("{} ({unit})", figure.name);
         let is_lower_better = figure.holds == "at_most";
-        Measurement { is_lower_better, ..timed(name, unit, figure.value, (figure.value, figure.value)) }
+        Measurement { is_lower_better, rounds: None, ..timed(name, unit, value, (value, value), rounds) }
     });
     time.into_iter().chain(value)
 }
 
-fn of_series(series: &Series) -> impl Iterator<Item = Measurement> {
+/// A speedup is measured with as many threads as its base permits, so its name has their number.
+fn time_name(figure: &Figure) -> String {
+    let is_speedup = figure.unit == "x" && figure.holds == "at_least";
+    match figure.threads {
+        threads if is_speedup && threads > 0 => format!("{}, {} threads", figure.name, Count(threads)),
+        _ => figure.name.clone(),
+    }
+}
+
+fn of_series(series: &Series, rounds: u64) -> impl Iterator<Item = Measurement> {
     let unit = if series.unit == "ns" { "ns" } else { "us" };
     let is_reference = series.contender == "floor" || series.contender.starts_with("CUDA");
     let fixed = series.fixed.iter().filter_map(|(name, value)| Some((value.as_u64()?, name.as_str())));
@@ -70,7 +94,9 @@ fn of_series(series: &Series) -> impl Iterator<Item = Measurement> {
             Count(point.x as u64),
             series.over
         );
-        Measurement { is_reference, ..timed(name, unit, point.median, (point.min, point.max)) }
+        let rounds = point.rounds.unwrap_or(rounds);
+        let time = timed(name, unit, point.median, (point.min, point.max), rounds);
+        Measurement { is_reference, failed: point.failed, ..time }
     })
 }
 
@@ -78,7 +104,8 @@ fn of_pools(pools: &Pools) -> Vec<Measurement> {
     let pair = |pair: &Pair| {
         let name = format!("{}, {}, {} host threads", pair.name, pair.pool, pair.threads);
         let is_reference = pair.pool.starts_with("driver");
-        Measurement { is_reference, ..timed(name, "ns", pair.ns.median, (pair.ns.min, pair.ns.max)) }
+        let time = timed(name, "ns", pair.ns.median, (pair.ns.min, pair.ns.max), pools.rounds);
+        Measurement { is_reference, ..time }
     };
     pools.pairs.iter().map(pair).collect()
 }

@@ -1,19 +1,21 @@
 //! What changed between results of the same measurements on the same device.
 //!
 //! A measurement changed if both hold: the ranges of its rounds do not overlap, and its median
-//! differs by more than a threshold. Floors and the driver's own allocators are listed, but their
-//! changes are no verdict on this library.
+//! differs by more than a threshold. It is also worse if more of its operations failed. Floors and
+//! the driver's own allocators are listed, but their changes are no verdict on this library.
 
+mod change;
 mod measurements;
 #[cfg(test)]
 mod tests;
 
+pub use change::{Change, FEWEST_ROUNDS, Verdict};
 pub use measurements::Measurement;
 
-use super::chart::units::Unit;
-use super::saved::Saved;
-use measurements::measurements;
-use std::collections::BTreeMap;
+use super::saved::{Data, Saved};
+use measurements::{measurements, wrong};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why results cannot be compared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +31,26 @@ pub enum Error {
         old: String,
         /// The device of the newer results.
         new: String,
+    },
+    /// Results of another command.
+    #[error("cannot compare with {file}: it has the results of `{old}`, but these are of `{new}`")]
+    Kind {
+        /// The older file.
+        file: String,
+        /// Kind of its results.
+        old: String,
+        /// Kind of the newer results.
+        new: String,
+    },
+    /// A measurement that occurs more than once.
+    #[error(
+        "cannot compare {file}: the measurement `{name}` occurs more than once; compare one result of it"
+    )]
+    Twice {
+        /// The older file, or the newer ones.
+        file: String,
+        /// The measurement.
+        name: String,
     },
     /// Other measurements.
     #[error(
@@ -51,26 +73,15 @@ pub struct Old {
     pub threshold: f64,
 }
 
-/// The verdict on a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Worse, beyond noise and threshold.
-    Worse,
-    /// Better, beyond noise and threshold.
-    Better,
-    /// Within noise or threshold.
-    Same,
-}
-
-/// A measurement before and after.
-#[derive(Clone, Debug)]
-pub struct Change {
+/// A part of the machine or the program that affects times, and is not the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What differs, in the plural.
+    pub what: &'static str,
     /// The older one.
-    pub old: Measurement,
+    pub old: String,
     /// The newer one.
-    pub new: Measurement,
-    /// The verdict.
-    pub verdict: Verdict,
+    pub new: String,
 }
 
 /// All measurements before and after.
@@ -84,12 +95,14 @@ pub struct Comparison {
     pub threshold: f64,
     /// The measurements that both have.
     pub changes: Vec<Change>,
-    /// Number of measurements that only the older results have.
-    pub only_old: usize,
+    /// The newer entries of wrong results whose measurement had none before.
+    pub wrong: Vec<String>,
+    /// Names of the measurements that only the older results have.
+    pub only_old: Vec<String>,
     /// Number of measurements that only the newer results have.
     pub only_new: usize,
-    /// A difference of the drivers: older and newer version.
-    pub drivers: Option<(String, String)>,
+    /// What else differs, and affects times.
+    pub differences: Vec<Difference>,
 }
 
 impl Old {
@@ -102,121 +115,134 @@ impl Old {
         Err(Error::Device { file: self.file.clone(), old: old.into(), new: device.into() })
     }
 
+    /// Fails unless results of `kind` can be compared with these.
+    pub fn check_kind(&self, kind: &str) -> Result<(), Error> {
+        let old = &self.saved.origin.kind;
+        if old == kind {
+            return Ok(());
+        }
+        Err(Error::Kind { file: self.file.clone(), old: old.clone(), new: kind.into() })
+    }
+
     /// Compares newer results of the same kind with these.
-    pub fn compare(&self, new: &[Saved]) -> Result<Comparison, Error> {
-        let kind = &self.saved.origin.kind;
-        let new: Vec<&Saved> = new.iter().filter(|one| one.origin.kind == *kind).collect();
+    pub fn compare(&self, results: &[Saved]) -> Result<Comparison, Error> {
+        let is_same = |one: &&Saved| self.check_kind(&one.origin.kind).is_ok();
+        let new: Vec<&Saved> = results.iter().filter(is_same).collect();
+        if let (true, Some(first)) = (new.is_empty(), results.first()) {
+            self.check_kind(&first.origin.kind)?;
+        }
         new.iter().try_for_each(|one| self.check_device(one.device()))?;
-        let mut before: BTreeMap<String, Measurement> =
-            measurements(&self.saved).into_iter().map(|one| (one.name.clone(), one)).collect();
+        let mut before = by_name(&self.file, measurements(&self.saved).into_iter())?;
+        let after = by_name("the newer results", new.iter().flat_map(|one| measurements(one)))?;
         let (mut changes, mut only_new) = (Vec::new(), 0);
-        for one in new.iter().flat_map(|one| measurements(one)) {
-            match before.remove(&one.name) {
+        for (name, one) in after {
+            match before.remove(&name) {
                 Some(old) => changes.push(Change::of(old, one, self.threshold)),
                 None => only_new += 1,
             }
         }
-        if changes.is_empty() {
+        let wrong = newly_wrong(&self.saved, &new);
+        if changes.is_empty() && wrong.is_empty() {
             return Err(Error::Nothing { file: self.file.clone() });
         }
-        let driver = |one: &Saved| one.origin.driver.clone().unwrap_or_else(|| "none".into());
-        let drivers = new.iter().map(|one| (driver(&self.saved), driver(one))).find(|(old, new)| old != new);
         let origin = &self.saved.origin;
         Ok(Comparison {
             file: self.file.clone(),
             old: (origin.commit.clone(), origin.date.clone()),
             threshold: self.threshold,
             changes,
-            only_old: before.len(),
+            wrong,
+            only_old: before.into_keys().collect(),
             only_new,
-            drivers,
+            differences: differences(&self.saved, &new),
         })
     }
 }
 
-impl Change {
-    fn of(old: Measurement, new: Measurement, threshold: f64) -> Change {
-        let is_noise = new.range.0 <= old.range.1 && old.range.0 <= new.range.1;
-        let (small, large) = (old.value.min(new.value), old.value.max(new.value));
-        let is_small = large <= small * (1.0 + threshold);
-        let verdict = match (new.value > old.value) == new.is_lower_better {
-            _ if is_noise || is_small => Verdict::Same,
-            true => Verdict::Worse,
-            false => Verdict::Better,
-        };
-        Change { old, new, verdict }
-    }
+/// The drivers, the kernels and, for times of the host, the processors that differ.
+fn differences(old: &Saved, new: &[&Saved]) -> Vec<Difference> {
+    let has_host_times = old.is_simulated() || matches!(old.data, Data::Pools(_));
+    let parts = [("drivers", "/driver"), ("kernels", "/kernels"), ("processors", "/host/cpu")];
+    let text =
+        |one: &Saved, part| one.value.pointer(part).and_then(Value::as_str).unwrap_or("none").to_owned();
+    let parts = parts.into_iter().take(if has_host_times { 3 } else { 2 });
+    let difference = |(what, part)| {
+        let (old, others) = (text(old, part), new.iter().map(|one| text(one, part)));
+        let new = others.into_iter().find(|new| *new != old)?;
+        Some(Difference { what, old, new })
+    };
+    parts.filter_map(difference).collect()
+}
 
-    /// The newer value over the older one; `None` for a change from zero.
-    pub fn ratio(&self) -> Option<f64> {
-        (self.old.value > 0.0).then(|| self.new.value / self.old.value)
-    }
+/// The newer entries of `wrong` of measurements that have no older one. An entry begins with the
+/// name of its measurement.
+fn newly_wrong(old: &Saved, new: &[&Saved]) -> Vec<String> {
+    let name = |entry: &str| entry.split(": ").next().unwrap_or_default().to_owned();
+    let before: BTreeSet<String> = wrong(old).iter().map(|entry| name(entry)).collect();
+    let entries = new.iter().flat_map(|one| wrong(one));
+    entries.filter(|entry| !before.contains(&name(entry))).cloned().collect()
+}
 
-    /// The change of the value: `+12.3 %`, from the double on `+250 %`, from ten times on `12.5 ×`.
-    pub fn percent(&self) -> String {
-        match self.ratio() {
-            None => "from 0".into(),
-            Some(ratio) if ratio >= 10.0 => Unit::Ratio.text(ratio),
-            Some(ratio) if ratio >= 2.0 => format!("{:+.0} %", 100.0 * (ratio - 1.0)),
-            Some(ratio) => format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+/// Measurements by their names.
+fn by_name(
+    file: &str,
+    all: impl Iterator<Item = Measurement>,
+) -> Result<BTreeMap<String, Measurement>, Error> {
+    let mut named = BTreeMap::new();
+    for one in all {
+        if let Some(first) = named.insert(one.name.clone(), one) {
+            return Err(Error::Twice { file: file.into(), name: first.name });
         }
     }
-
-    /// The verdict as a word.
-    pub fn word(&self) -> &'static str {
-        match self.verdict {
-            Verdict::Worse if self.new.is_reference => "slower",
-            Verdict::Worse => "WORSE",
-            Verdict::Better => "better",
-            Verdict::Same => "same",
-        }
-    }
-
-    /// Values before and after.
-    pub fn texts(&self) -> [String; 2] {
-        let unit = Unit::named(self.new.unit);
-        [self.old.value, self.new.value].map(|value| unit.text(value))
-    }
+    Ok(named)
 }
 
 impl Comparison {
     /// The measurements that changed, the worst first.
     pub fn changed(&self) -> Vec<&Change> {
-        let mut changed: Vec<_> = self.changes.iter().filter(|one| one.verdict != Verdict::Same).collect();
+        let mut changed: Vec<_> = self.changes.iter().filter(|one| one.is_change()).collect();
         let order = |one: &Change| {
             let ratio = one.ratio().unwrap_or(f64::INFINITY);
             let worse = if one.new.is_lower_better { ratio } else { 1.0 / ratio };
-            (one.verdict != Verdict::Worse, -worse)
+            (one.verdict != Verdict::Worse, !one.has_more_failures(), -worse)
         };
         changed.sort_by(|one, other| {
-            let ((one, worse), (other, more)) = (order(one), order(other));
-            one.cmp(&other).then(worse.total_cmp(&more))
+            let (one, other) = (order(one), order(other));
+            (one.0, one.1).cmp(&(other.0, other.1)).then(one.2.total_cmp(&other.2))
         });
         changed
     }
 
-    /// Whether a measurement of this library became worse.
-    pub fn is_worse(&self) -> bool {
-        self.changes.iter().any(|one| one.verdict == Verdict::Worse && !one.new.is_reference)
+    /// Names of the measurements with too few rounds for a verdict.
+    pub fn too_few(&self) -> Vec<&str> {
+        let too_few = self.changes.iter().filter(|one| one.verdict == Verdict::TooFewRounds);
+        too_few.map(|one| &*one.new.name).collect()
     }
 
-    /// `3 worse, 9 better and 18 the same of 30 measurements`
+    /// Whether a measurement of this library became worse.
+    pub fn is_worse(&self) -> bool {
+        !self.wrong.is_empty() || self.changes.iter().any(Change::is_worse)
+    }
+
+    /// `31 measurements: 3 worse, 9 better, 18 the same, 1 with too few rounds`
     pub fn summary(&self) -> String {
-        let count = |verdict: Verdict, is_reference: bool| {
-            let is_counted = |one: &&Change| {
-                one.verdict == verdict && (one.new.is_reference && verdict == Verdict::Worse) == is_reference
-            };
-            self.changes.iter().filter(is_counted).count()
+        let count = |is_counted: &dyn Fn(&Change) -> bool| {
+            self.changes.iter().filter(|change| is_counted(change)).count()
         };
-        let [worse, better, same] =
-            [Verdict::Worse, Verdict::Better, Verdict::Same].map(|verdict| count(verdict, false));
-        let references = match count(Verdict::Worse, true) {
+        let of = |verdict| count(&|one| one.verdict == verdict);
+        let worse = count(&Change::is_worse);
+        let some = |count: usize, what: &str| match count {
             0 => String::new(),
-            references => format!(", {references} references slower"),
+            count => format!(", {count} {what}"),
         };
         format!(
-            "{} measurements: {worse} worse, {better} better, {same} the same{references}",
-            self.changes.len()
+            "{} measurements: {worse} worse, {} better, {} the same{}{}{}",
+            self.changes.len(),
+            of(Verdict::Better),
+            of(Verdict::Same),
+            some(of(Verdict::Worse) - worse, "references slower"),
+            some(of(Verdict::TooFewRounds), "with too few rounds"),
+            some(self.wrong.len(), "now wrong"),
         )
     }
 }

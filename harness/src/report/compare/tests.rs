@@ -111,9 +111,6 @@ fn other_devices_and_other_figures_are_errors() {
     let free = Saved::parse(text.into()).unwrap();
     let error = compared(results("NVIDIA H200", 1.0, 1.0), &free).unwrap_err();
     assert_eq!(error, Error::Nothing { file: "old.json".into() });
-    let mut stress = results("a", 1.0, 1.0);
-    stress.origin.kind = "stress".into();
-    assert!(compared(stress, &results("a", 1.0, 1.0)).is_err());
 }
 
 #[test]
@@ -123,4 +120,142 @@ fn pools_are_compared_and_the_driver_is_not_judged() {
     let comparison = compared(saved.clone(), &saved).unwrap();
     assert_eq!(comparison.summary(), "16 measurements: 0 worse, 0 better, 16 the same");
     assert_eq!(comparison.changes.iter().filter(|change| change.new.is_reference).count(), 8);
+}
+
+/// Results of `edit` applied to the JSON of others.
+fn edited(saved: &Saved, edit: impl FnOnce(&mut Value)) -> Saved {
+    let mut value = saved.value.clone();
+    edit(&mut value);
+    Saved::parse(value.to_string()).unwrap()
+}
+
+#[test]
+fn a_few_rounds_have_no_verdict() {
+    let few = |saved: &Saved, rounds: u64| {
+        edited(saved, |value| value["data"]["series"][0]["points"][0]["rounds"] = rounds.into())
+    };
+    let (old, new) = (results("a", 1.0, 100.0), results("a", 1.5, 100.0));
+    for (old, new, expected) in [
+        (
+            few(&old, 4),
+            new.clone(),
+            "6 measurements: 2 worse, 0 better, 1 the same, 2 references slower, 1 with too few rounds",
+        ),
+        (
+            old.clone(),
+            few(&new, 4),
+            "6 measurements: 2 worse, 0 better, 1 the same, 2 references slower, 1 with too few rounds",
+        ),
+        (few(&old, 5), few(&new, 5), "6 measurements: 3 worse, 0 better, 1 the same, 2 references slower"),
+    ] {
+        let comparison = compared(old, &new).unwrap();
+        assert_eq!(comparison.summary(), expected);
+        let names = comparison.too_few();
+        assert!(names.iter().all(|name| *name == "heap alloc, 64 bytes, 1 threads"), "{names:?}");
+    }
+    let all_few = edited(&old, |value| value["data"]["rounds"] = 3.into());
+    let comparison = compared(all_few, &new).unwrap();
+    assert!(!comparison.is_worse(), "without rounds of their own, points have those of the file");
+    assert_eq!(comparison.too_few().len(), 5, "a share is no median of rounds");
+}
+
+#[test]
+fn more_failed_operations_are_worse() {
+    let failing = |series: usize, rounds: u64| {
+        edited(&results("a", 1.0, 100.0), |value| {
+            let point = &mut value["data"]["series"][series]["points"][1];
+            (point["failed"], point["rounds"]) = (7.into(), rounds.into());
+        })
+    };
+    for rounds in [20, 2] {
+        let comparison = compared(results("a", 1.0, 100.0), &failing(0, rounds)).unwrap();
+        assert!(comparison.is_worse());
+        let change = comparison.changed()[0];
+        assert_eq!(
+            (change.word(), change.texts()),
+            ("MORE FAILED", ["10 µs".into(), "10 µs, 7 failed".into()])
+        );
+    }
+    let comparison = compared(results("a", 1.0, 100.0), &failing(1, 20)).unwrap();
+    assert!(!comparison.is_worse(), "failures of a reference");
+    assert_eq!(comparison.changed()[0].word(), "more failed");
+    let comparison = compared(failing(0, 20), &results("a", 1.0, 100.0)).unwrap();
+    assert!(comparison.changed().is_empty(), "fewer failures");
+}
+
+#[test]
+fn a_measurement_that_is_now_wrong_is_worse() {
+    let with =
+        |entries: &[&str]| edited(&results("a", 1.0, 1.0), |value| value["data"]["wrong"] = json!(entries));
+    let fault = "heap free, 64 B: the results are wrong: 2 faults";
+    let comparison = compared(with(&[]), &with(&[fault])).unwrap();
+    assert!(comparison.is_worse());
+    assert_eq!(comparison.wrong, [fault]);
+    assert!(comparison.summary().ends_with(", 1 now wrong"), "{}", comparison.summary());
+    let before = with(&["heap free, 64 B: the results are wrong: 9 faults"]);
+    assert!(!compared(before, &with(&[fault])).unwrap().is_worse(), "it was wrong before");
+}
+
+#[test]
+fn measurements_that_vanished_are_named() {
+    let fewer = edited(&results("a", 1.0, 1.0), |value| {
+        value["data"]["series"].as_array_mut().unwrap().remove(0);
+    });
+    let comparison = compared(results("a", 1.0, 1.0), &fewer).unwrap();
+    let names = ["heap alloc, 64 bytes, 1 threads", "heap alloc, 64 bytes, 1,024 threads"];
+    assert_eq!(comparison.only_old, names);
+    assert_eq!(compared(fewer, &results("a", 1.0, 1.0)).unwrap().only_new, 2);
+}
+
+#[test]
+fn speedups_with_other_threads_are_other_measurements() {
+    let speedup = |threads: u64| {
+        edited(&results("a", 1.0, 1.0), |value| {
+            let mut figure = figure("malloc over heap", "x", "at_least", 250.0, time(4.0, 3.0, 5.0));
+            figure["threads"] = threads.into();
+            value["data"]["figures"].as_array_mut().unwrap().push(figure);
+        })
+    };
+    let comparison = compared(speedup(1 << 20), &speedup(1 << 16)).unwrap();
+    assert_eq!(comparison.only_old, ["malloc over heap, 1,048,576 threads"]);
+    assert_eq!(comparison.only_new, 1);
+}
+
+#[test]
+fn a_measurement_that_occurs_twice_is_an_error() {
+    let new = [results("a", 1.0, 1.0), results("a", 1.5, 1.0)];
+    let old = Old { file: "old.json".into(), saved: results("a", 1.0, 1.0), threshold: 0.1 };
+    let error = old.compare(&new).unwrap_err();
+    assert!(matches!(&error, Error::Twice { name, .. } if name == "heap alloc"), "{error}");
+}
+
+#[test]
+fn differences_of_the_machine_are_named() {
+    let on = |saved: &Saved, driver: &str, kernels: &str, cpu: &str| {
+        edited(saved, |value| {
+            (value["driver"], value["kernels"]) = (driver.into(), kernels.into());
+            value["host"] = json!({"cpu": cpu});
+        })
+    };
+    let named = |saved: &Saved| {
+        let (old, new) = (on(saved, "12.9", "sm_70", "Xeon"), on(saved, "13.0", "sm_80", "EPYC"));
+        let differences = compared(old.clone(), &new).unwrap().differences;
+        assert_eq!(compared(old.clone(), &old).unwrap().differences, []);
+        differences.iter().map(|one| format!("{}: {}, {}", one.what, one.old, one.new)).collect::<Vec<_>>()
+    };
+    let of_kernels = ["drivers: 12.9, 13.0", "kernels: sm_70, sm_80"];
+    let of_the_host = [of_kernels[0], of_kernels[1], "processors: Xeon, EPYC"];
+    let bench = results("a", 1.0, 1.0);
+    assert_eq!(named(&bench), of_kernels, "the host does not affect times of a GPU");
+    assert_eq!(named(&edited(&bench, |value| value["device"]["backend"] = "cpu".into())), of_the_host);
+    let pools = include_str!("../../../../results/h200-2026-11-23/pool-pair.json");
+    assert_eq!(named(&Saved::parse(pools.into()).unwrap()), of_the_host);
+}
+
+#[test]
+fn results_of_another_command_are_named() {
+    let mut stress = results("a", 1.0, 1.0);
+    stress.origin.kind = "stress".into();
+    let error = compared(stress, &results("a", 1.0, 1.0)).unwrap_err();
+    assert!(error.to_string().contains("the results of `stress`, but these are of `bench`"), "{error}");
 }

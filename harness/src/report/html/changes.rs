@@ -4,7 +4,7 @@ use super::parts::rows_cards;
 use crate::report::chart::Error;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::Unit;
-use crate::report::compare::{Change, Comparison, Verdict};
+use crate::report::compare::{Change, Comparison, FEWEST_ROUNDS, Verdict};
 use maud::{Markup, html};
 
 /// The most rows of the chart. The table has all measurements.
@@ -24,14 +24,20 @@ pub fn section(comparison: &Comparison) -> Result<Markup, Error> {
         section {
             h1 { "Changes since " (comparison.file) }
             p { "Older results: commit " (commit) ", " (date) ". " (comparison.summary()) "." }
-            @if let Some((old, new)) = &comparison.drivers {
-                p.notice { strong { "Different drivers: " } (old) " before, " (new) " now." }
+            @for one in &comparison.differences {
+                p.notice { strong { "Different " (one.what) ": " } (one.old) " before, " (one.new) " now." }
             }
+            @for what in &comparison.wrong { p.notice { strong { "Now wrong: " } (what) } }
             p.dim {
                 "A measurement changed if the ranges of its rounds do not overlap and its median differs by more than "
-                (format!("{:.1} %", 100.0 * comparison.threshold)) ". Floors and the driver's allocators are not judged. "
-                @if comparison.only_old + comparison.only_new > 0 {
-                    (comparison.only_old) " older and " (comparison.only_new) " newer measurements have no counterpart."
+                (format!("{:.1} %", 100.0 * comparison.threshold)) "; it is also worse if more operations failed. "
+                "Floors and the driver's allocators are not judged, and times of fewer than " (FEWEST_ROUNDS) " rounds neither. "
+                @if comparison.only_new > 0 { (comparison.only_new) " newer measurements have no counterpart." }
+            }
+            @if !comparison.only_old.is_empty() {
+                details {
+                    summary { (comparison.only_old.len()) " older measurements have no counterpart" }
+                    ul { @for name in &comparison.only_old { li { (name) } } }
                 }
             }
             div.rows { @for card in cards { (card) } }
@@ -48,8 +54,11 @@ fn row(change: &Change) -> Option<Row> {
         name: change.new.name.clone(),
         dots: vec![Dot { style, value, range }],
         target: Some(1.0),
-        text: format!("{} {}", change.percent(), change.word()),
-        is_marked: change.verdict == Verdict::Worse && !change.new.is_reference,
+        text: match change.has_more_failures() {
+            true => change.word().into(),
+            false => format!("{} {}", change.percent(), change.word()),
+        },
+        is_marked: change.is_worse(),
     })
 }
 

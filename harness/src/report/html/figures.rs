@@ -12,10 +12,11 @@ const VALUE: usize = 0;
 const BASE: usize = 5;
 const OTHER: usize = 1;
 
-/// Figures of one kind: with the same start of their names and the same unit.
+/// Figures of one kind: with the same start of their names, the same unit and the same meaning.
 struct Group<'a> {
     name: &'a str,
     unit: Unit,
+    is_speedup: bool,
     figures: Vec<&'a Figure>,
 }
 
@@ -60,13 +61,21 @@ fn groups(figures: &[Figure]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for figure in figures {
         let name = figure.name.split(',').next().unwrap_or_default();
-        let unit = Unit::named(&figure.unit);
-        match groups.iter_mut().find(|group| (group.name, group.unit) == (name, unit)) {
+        let (unit, is_speedup) = (Unit::named(&figure.unit), is_speedup(figure));
+        let is_same =
+            |group: &&mut Group<'_>| (group.name, group.unit, group.is_speedup) == (name, unit, is_speedup);
+        match groups.iter_mut().find(is_same) {
             Some(group) => group.figures.push(figure),
-            None => groups.push(Group { name, unit, figures: vec![figure] }),
+            None => groups.push(Group { name, unit, is_speedup, figures: vec![figure] }),
         }
     }
     groups
+}
+
+/// Whether a figure divides the time that it is compared with by its own. Other ratios do the
+/// inverse.
+fn is_speedup(figure: &Figure) -> bool {
+    Unit::named(&figure.unit) == Unit::Ratio && figure.holds == "at_least"
 }
 
 /// The name of a figure below the name of its group.
@@ -75,19 +84,21 @@ fn short_name<'a>(group: &Group<'a>, figure: &'a Figure) -> &'a str {
     rest.map(str::trim).filter(|rest| !rest.is_empty()).unwrap_or(&figure.name)
 }
 
-/// The value of a figure with the range that its times give it.
-fn dot(figure: &Figure, unit: Unit) -> Dot {
-    let value = figure.value;
-    let scaled =
-        |time: Time, from: f64, to: f64| (value * from / time.median_us, value * to / time.median_us);
-    let range = match (unit, figure.time.filter(|time| time.median_us > 0.0)) {
-        (Unit::Ratio | Unit::Micros, Some(time)) => scaled(time, time.min_us, time.max_us),
-        (Unit::GigaPairsPerSecond, Some(time)) if time.min_us > 0.0 => {
+/// The value of a figure with the range that its own times give it. Rates and speedups are inverse
+/// to the time.
+fn dot(figure: &Figure, unit: Unit) -> Option<Dot> {
+    let value = figure.value?;
+    let is_inverse = unit == Unit::GigaPairsPerSecond || is_speedup(figure);
+    let range = match (unit, figure.time.filter(|time| time.min_us > 0.0)) {
+        (_, Some(time)) if is_inverse => {
             (value * time.median_us / time.max_us, value * time.median_us / time.min_us)
+        }
+        (Unit::Ratio | Unit::Micros, Some(time)) => {
+            (value * time.min_us / time.median_us, value * time.max_us / time.median_us)
         }
         _ => (value, value),
     };
-    Dot { style: VALUE, value, range }
+    Some(Dot { style: VALUE, value, range })
 }
 
 /// The cards of the values of a group.
@@ -98,29 +109,34 @@ fn values(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
         let met = if figure.passed { "✓" } else { "✗" };
         Row {
             name: short_name(group, figure).to_owned(),
-            dots: vec![dot(figure, group.unit)],
+            dots: dot(figure, group.unit).into_iter().collect(),
             target: Some(figure.bar),
-            text: format!("{} {sign} {bar} {met}", group.unit.text(figure.value)),
+            text: figure.value.map_or("not measured".into(), |value| {
+                format!("{} {sign} {bar} {met}", group.unit.text(value))
+            }),
             is_marked: !figure.passed,
         }
     };
     let rows: Vec<Row> = group.figures.iter().map(row).collect();
     let note = match group.unit {
-        Unit::Ratio => against(&group.figures),
+        Unit::Ratio => against(group),
         unit => unit.axis().to_owned(),
     };
     rows_cards(group.name, &note, group.unit, &rows, &html! {})
 }
 
 /// What the figures are compared with, each once.
-fn against(figures: &[&Figure]) -> String {
+fn against(group: &Group<'_>) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for figure in figures {
+    for figure in &group.figures {
         if !names.contains(&&*figure.against) {
             names.push(&figure.against);
         }
     }
-    format!("ratio to {}", names.join(", or to "))
+    match group.is_speedup {
+        true => format!("speedup over {}: its time divided by that of the figure", names.join(", or over ")),
+        false => format!("ratio to {}", names.join(", or to ")),
+    }
 }
 
 /// The cards of the times of a group; none if nothing was timed.
@@ -158,14 +174,14 @@ pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Er
         name: one.name.clone(),
         dots: vec![dot(OTHER, one.cuda_malloc_us), dot(VALUE, one.heap_us)],
         target: None,
-        text: Unit::Ratio.text(one.ratio),
+        text: one.ratio.map_or("not measured".into(), |ratio| Unit::Ratio.text(ratio)),
         is_marked: false,
     };
     let rows: Vec<Row> = collections.iter().map(row).collect();
     let legend = legend([(VALUE, "heap"), (OTHER, "CUDA malloc")].into_iter())?;
     let cards = rows_cards(
         "Rust's collections",
-        "time of the kernel; ratio of CUDA's malloc to the heap",
+        "time of the kernel; speedup of the heap over CUDA's malloc",
         Unit::Micros,
         &rows,
         &legend,
@@ -175,7 +191,7 @@ pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Er
         ("threads", "/threads"),
         ("heap (µs)", "/heap_us"),
         ("CUDA malloc (µs)", "/cuda_malloc_us"),
-        ("ratio", "/ratio"),
+        ("speedup", "/ratio"),
     ];
     Ok(html! {
         @if !cards.is_empty() {
@@ -184,4 +200,47 @@ pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Er
             (table("Values: collections", &array(&one.value, "/data/collections"), &columns))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(unit: &str, holds: &str, value: f64) -> Figure {
+        let time = |median_us, min_us, max_us| Some(Time { median_us, min_us, max_us });
+        Figure {
+            name: "CUDA's malloc over the heap, alloc, 64 B".into(),
+            threads: 1 << 20,
+            time: time(10.0, 8.0, 20.0),
+            against: "CUDA's malloc".into(),
+            base: time(2500.0, 2400.0, 2600.0),
+            value: Some(value),
+            unit: unit.into(),
+            holds: holds.into(),
+            bar: 100.0,
+            passed: true,
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_speedup_is_inverse_to_the_time() {
+        for (unit, holds, range) in [
+            ("x", "at_least", (125.0, 312.5)),
+            ("G pairs/s", "at_least", (125.0, 312.5)),
+            ("x", "at_most", (200.0, 500.0)),
+            ("us", "at_most", (200.0, 500.0)),
+            ("%", "at_least", (250.0, 250.0)),
+        ] {
+            let figure = figure(unit, holds, 250.0);
+            assert_eq!(dot(&figure, Unit::named(unit)).unwrap().range, range, "{unit}, {holds}");
+        }
+    }
+
+    #[test]
+    fn speedups_and_ratios_are_different_groups() {
+        let figures = [figure("x", "at_least", 250.0), figure("x", "at_most", 2.0)];
+        let notes: Vec<_> = groups(&figures).iter().map(against).collect();
+        let speedup = "speedup over CUDA's malloc: its time divided by that of the figure";
+        assert_eq!(notes, [speedup, "ratio to CUDA's malloc"]);
+    }
 }

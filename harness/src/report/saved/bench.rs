@@ -49,14 +49,17 @@ pub struct Time {
 pub struct Figure {
     /// Its name.
     pub name: String,
+    /// Threads of the kernel; 0 if only the host works.
+    #[serde(default)]
+    pub threads: u64,
     /// The time of the measured kernel.
     pub time: Option<Time>,
     /// What it is compared with.
     pub against: String,
     /// The time of that.
     pub base: Option<Time>,
-    /// The figure.
-    pub value: f64,
+    /// The figure; `None` if it was not measured.
+    pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
     /// Direction of the target: `at_most` or `at_least`.
@@ -106,6 +109,12 @@ pub struct Point {
     /// The same kernel without the operation.
     #[serde(default)]
     pub floor: Option<f64>,
+    /// Timed rounds, if they are known.
+    #[serde(default)]
+    pub rounds: Option<u64>,
+    /// Operations that failed.
+    #[serde(default)]
+    pub failed: u64,
 }
 
 /// Latencies of the calls of one operation.
@@ -117,6 +126,15 @@ pub struct Latency {
     pub operation: String,
     /// What the heap and the other threads do.
     pub situation: String,
+    /// Threads of the kernel; 0 if unknown.
+    #[serde(default)]
+    pub threads: u64,
+    /// Bytes of each allocation; 0 if unknown.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Calls that failed, which have no latency.
+    #[serde(default)]
+    pub failed: u64,
     /// Unit of the latencies.
     pub unit: String,
     /// Number of calls.
@@ -150,6 +168,6 @@ pub struct Collection {
     pub heap_us: f64,
     /// Median time over CUDA's `malloc`.
     pub cuda_malloc_us: f64,
-    /// The second over the first.
-    pub ratio: f64,
+    /// The second over the first; `None` if it is no number.
+    pub ratio: Option<f64>,
 }

@@ -5,6 +5,7 @@ use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use crate::report::chart::scale::Axis;
 use crate::report::chart::units::Unit;
+use crate::report::human::Count;
 use crate::report::saved::{Bin, Latency, Saved};
 use maud::{Markup, html};
 
@@ -19,7 +20,10 @@ pub fn section(one: &Saved, latencies: &[Latency]) -> Result<Markup, Error> {
         return Ok(html! {});
     }
     let styles = Styles::of(latencies.iter().map(|one| &*one.contender));
-    let place = |one: &Latency| (one.operation.clone(), one.situation.clone(), one.unit.clone());
+    // Calls of different numbers of threads meet different contention: they share no chart.
+    let place = |one: &Latency| {
+        (one.operation.clone(), one.situation.clone(), one.unit.clone(), one.threads, one.bytes)
+    };
     let mut groups: Vec<Vec<&Latency>> = Vec::new();
     for latency in latencies {
         match groups.iter_mut().find(|group| place(group[0]) == place(latency)) {
@@ -43,7 +47,7 @@ pub fn section(one: &Saved, latencies: &[Latency]) -> Result<Markup, Error> {
     ];
     Ok(html! {
         h2 { "Latency of single calls" }
-        p { "The share of the calls that took up to a time, and longer than the previous one. Both axes are logarithmic." }
+        p { "The share of the calls that took up to a time, and longer than the previous one. Both axes are logarithmic. A chart compares allocators only with equal numbers of threads. Failed calls have no latency." }
         div.cards { @for card in cards? { (card) } }
         (table("Values: percentiles", &array(&one.value, "/data/latency"), &columns))
     })
@@ -73,7 +77,8 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Erro
         lines: &lines,
     };
     let legend = legend(group.iter().map(|latency| (styles.style(&latency.contender), &*latency.contender)))?;
-    Ok(Some(card(&title, &percentiles(group), &chart.svg()?, &legend)))
+    let note = load(group[0]).into_iter().chain([percentiles(group)]).collect::<Vec<_>>().join(". ");
+    Ok(Some(card(&title, &note, &chart.svg()?, &legend)))
 }
 
 /// The shares of the calls of each bin. An empty bin interrupts the line.
@@ -87,12 +92,24 @@ fn lines(latency: &Latency, style: usize) -> Vec<Line> {
     parts.map(line).collect()
 }
 
-/// `heap: p50 900, p99.9 9 k`
+/// `1,048,576 threads, 64 B`; `None` if it is unknown.
+fn load(latency: &Latency) -> Option<String> {
+    let threads = (latency.threads > 0).then(|| format!("{} threads", Count(latency.threads)));
+    let bytes = (latency.bytes > 0).then(|| Unit::Bytes.text(latency.bytes as f64));
+    let parts: Vec<_> = threads.into_iter().chain(bytes).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `heap: p50 900, p99.9 9,000, longest 20,000, 3 calls failed`
 fn percentiles(group: &[&Latency]) -> String {
     let text = |latency: &&Latency| {
         let unit = Unit::named(&latency.unit);
         let [half, most, longest] = [latency.p50, latency.p999, latency.max].map(|value| unit.text(value));
-        format!("{}: p50 {half}, p99.9 {most}, longest {longest}", latency.contender)
+        let failed = match latency.failed {
+            0 => String::new(),
+            failed => format!(", {} calls failed", Count(failed)),
+        };
+        format!("{}: p50 {half}, p99.9 {most}, longest {longest}{failed}", latency.contender)
     };
     group.iter().map(text).collect::<Vec<_>>().join("; ")
 }

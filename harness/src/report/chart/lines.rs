@@ -1,7 +1,7 @@
 //! Lines over a logarithmic axis: medians with markers, and the range of each as a whisker.
 
 use super::scale::{Axis, is_shown};
-use super::{Area, Error, Ink, WIDTH, line, marks, px, svg, text};
+use super::{Area, Error, Ink, WIDTH, colour, line, marks, px, svg, text};
 use crate::report::palette::LIGHT;
 use maud::Markup;
 use plotters::coord::combinators::WithKeyPoints;
@@ -15,6 +15,8 @@ const LEFT: u32 = 70;
 const BELOW: u32 = 38;
 const ABOVE: u32 = 24;
 const RIGHT: u32 = 22;
+/// Opacity of a shaded part.
+const SHADE: f64 = 0.4;
 /// The most ticks of each axis.
 pub const X_TICKS: usize = 7;
 pub const Y_TICKS: usize = 7;
@@ -56,6 +58,8 @@ pub struct Chart<'a> {
     pub y: Axis,
     /// A value to compare with, drawn as a line across the chart.
     pub reference: Option<f64>,
+    /// The end of a shaded part of the horizontal axis, from its start.
+    pub shaded: Option<f64>,
     /// The series.
     pub lines: &'a [Line],
 }
@@ -89,6 +93,12 @@ impl Chart<'_> {
         let inner = chart.plotting_area();
         let place =
             |x: f64, y: f64| inner.map_coordinate(&(x, y.clamp(self.y.range.start, self.y.range.end)));
+        if let Some(end) = self.shaded.filter(|end| *end > self.x.range.start) {
+            let corners =
+                [(self.x.range.start, self.y.range.end), (end.min(self.x.range.end), self.y.range.start)];
+            let corners = corners.map(|(x, y)| place(x, y));
+            area.draw(&Rectangle::new(corners, colour(LIGHT.line).mix(SHADE).filled()))?;
+        }
         if let Some(value) = self.reference {
             let ends = [place(self.x.range.start, value), place(self.x.range.end, value)];
             area.draw(&PathElement::new(ends, line(LIGHT.ink, 1)))?;

@@ -93,6 +93,7 @@ fn a_chart_is_well_formed_and_has_a_title() {
         x,
         y,
         reference: Some(2.5),
+        shaded: Some(32.0),
         lines: &lines,
     };
     let text = chart.svg().unwrap().into_string();

@@ -74,6 +74,7 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Erro
         x,
         y,
         reference: None,
+        shaded: None,
         lines: &lines,
     };
     let legend = legend(group.iter().map(|latency| (styles.style(&latency.contender), &*latency.contender)))?;

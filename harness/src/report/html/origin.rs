@@ -38,8 +38,9 @@ fn method(one: &Saved) -> String {
     match &one.data {
         Data::Bench(bench) => format!(
             "Each time is the median of at most {} rounds after a warm-up, by events of the stream; a line through \
-             a marker extends from the fastest to the slowest round. The floor is the same kernel without the \
-             operation, with the same loads and stores, measured in the same run. Axes are logarithmic.",
+             a marker extends from the fastest to the slowest round. A floor is a kernel without the allocator, \
+             measured in the same run. It stores or loads a word for each operation, but not at the addresses \
+             that an allocator would return, so its memory traffic can differ. Axes are logarithmic.",
             Count(bench.rounds)
         ),
         Data::Stress(_) => {

@@ -5,6 +5,7 @@ use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use crate::report::chart::scale::Axis;
 use crate::report::chart::units::Unit;
+use crate::report::human::Count;
 use crate::report::saved::{Saved, Series, SeriesPoint};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -27,6 +28,8 @@ struct Group<'a> {
 
 /// The largest ratio to the floor in a close-up: a contender beyond it flattens the others.
 const CLOSE: f64 = 100.0;
+/// With fewer threads, the times on a GPU are mostly that of a launch.
+const LAUNCH_BOUND: f64 = 4096.0;
 
 /// All charts, the ratios first. Empty without series.
 pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
@@ -36,12 +39,18 @@ pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
     let styles = Styles::of(series.iter().map(|series| &*series.contender));
     let groups = groups(series);
     let cards = |view| -> Result<Vec<Markup>, Error> {
-        groups.iter().filter_map(|group| chart(group, view, &styles).transpose()).collect()
+        let shaded = (view == View::Ratio && !one.is_simulated()).then_some(LAUNCH_BOUND);
+        groups.iter().filter_map(|group| chart(group, view, shaded, &styles).transpose()).collect()
     };
     let (ratios, times) = (cards(View::Ratio)?, cards(View::Time)?);
     Ok(html! {
         h2 { "Ratio to the floor" }
-        p { "The floor is the same kernel without the operation: a ratio of 1 is an operation that costs nothing." }
+        p {
+            "The floor is a kernel that does the same work without the allocator: at a ratio of 1, an operation adds no time that can be measured."
+            @if !one.is_simulated() {
+                " With fewer than about 2¹² threads (shaded), both times are mostly that of the launch: there the ratio says little about the operation."
+            }
+        }
         div.cards { @for card in ratios { (card) } }
         h2 { "Times" }
         div.cards { @for card in times { (card) } }
@@ -76,7 +85,7 @@ fn with_close_up(series: Vec<&Series>) -> impl Iterator<Item = Group<'_>> {
     close_up.into_iter().chain([Group { series, without: Vec::new() }])
 }
 
-/// The points of one series in a chart. The floor has no ratio.
+/// The points of one series in a chart. The floor has no ratio, and a failed operation no time.
 fn points(series: &Series, view: View) -> Vec<Point> {
     let point = |point: &SeriesPoint| {
         let base = match view {
@@ -86,11 +95,16 @@ fn points(series: &Series, view: View) -> Vec<Point> {
         let range = (point.min / base, point.max / base);
         Some(Point { x: point.x, y: point.median / base, range })
     };
-    series.points.iter().filter_map(point).collect()
+    series.points.iter().filter(|point| point.failed == 0).filter_map(point).collect()
 }
 
 /// The card of a group; `None` if it has no points.
-fn chart(group: &Group<'_>, view: View, styles: &Styles<'_>) -> Result<Option<Markup>, Error> {
+fn chart(
+    group: &Group<'_>,
+    view: View,
+    shaded: Option<f64>,
+    styles: &Styles<'_>,
+) -> Result<Option<Markup>, Error> {
     let line =
         |series: &&Series| Line { style: styles.style(&series.contender), points: points(series, view) };
     let drawn: Vec<(Line, &str)> = group
@@ -114,7 +128,7 @@ fn chart(group: &Group<'_>, view: View, styles: &Styles<'_>) -> Result<Option<Ma
         names.join(", "),
         first.over
     );
-    let note = fixed(first, &group.without);
+    let note = note(group);
     let chart = Chart {
         title: &title,
         description: &description,
@@ -123,6 +137,7 @@ fn chart(group: &Group<'_>, view: View, styles: &Styles<'_>) -> Result<Option<Ma
         x,
         y,
         reference,
+        shaded: shaded.filter(|_| over == Unit::Threads),
         lines: &lines,
     };
     let legend = legend(lines.iter().map(|line| line.style).zip(names))?;
@@ -137,8 +152,11 @@ fn axes(lines: &[Line], units: (Unit, Unit), reference: Option<f64>) -> Option<(
     Some((x, Axis::decimal(values, units.1, Y_TICKS)?))
 }
 
-/// What does not vary in a series, and what is left out: `64 B each, 32 pairs per thread`.
-fn fixed(series: &Series, without: &[&str]) -> String {
+/// What does not vary in a group, and what is left out: `64 B each, 32 pairs per thread`.
+fn note(group: &Group<'_>) -> String {
+    let Group { series, without } = group;
+    let failed = series.iter().filter_map(|series| failed(series));
+    let series = series[0];
     let texts = series.fixed.iter().filter_map(|(name, value)| match (&**name, value.as_f64()?) {
         ("bytes", bytes) => Some(format!("{} each", Unit::Bytes.text(bytes))),
         ("threads", threads) => Some(format!("{} threads", Unit::Threads.tick(threads))),
@@ -146,7 +164,17 @@ fn fixed(series: &Series, without: &[&str]) -> String {
     });
     let turns = (series.turns > 1).then(|| format!("{} pairs per thread", series.turns));
     let left_out = (!without.is_empty()).then(|| format!("without {}", without.join(", ")));
-    texts.chain(turns).chain(left_out).collect::<Vec<_>>().join(", ")
+    texts.chain(turns).chain(left_out).chain(failed).collect::<Vec<_>>().join(", ")
+}
+
+/// The points that are not drawn: `heap: 2 points left out, 12 operations failed`.
+fn failed(series: &Series) -> Option<String> {
+    let points = series.points.iter().filter(|point| point.failed > 0);
+    let (count, failed) = points.fold((0, 0), |(count, sum), point| (count + 1, sum + point.failed));
+    let points = if count == 1 { "point" } else { "points" };
+    (count > 0).then(|| {
+        format!("{}: {count} {points} left out, {} operations failed", series.contender, Count(failed))
+    })
 }
 
 /// The table of a series.

@@ -149,6 +149,89 @@ fn hostile_names_are_escaped() {
     assert_eq!(embedded(&page), [value]);
 }
 
+/// Names of figures and collections are drawn as text of SVG.
+#[test]
+fn hostile_names_in_charts_are_escaped() {
+    const NAME: &str = "</text><script>alert(1)</script>&\u{1}";
+    let mut value = suite();
+    value["data"]["collections"][0]["name"] = NAME.into();
+    value["data"]["figures"] = json!([{"name": NAME, "threads": 1, "time": null, "against": NAME, "base": null,
+        "value": 2.0, "unit": "x", "holds": "at_most", "bar": 3.0, "passed": true}]);
+    let page = page_of(&[&value.to_string()]);
+    charts(&page);
+    assert!(!page.contains("<script>alert"), "it is escaped");
+    let drawn = parts(&page, "<text", "</text>");
+    let hostile = drawn.iter().filter(|text| text.contains("&lt;/text&gt;&lt;script&gt;alert(1)"));
+    assert_eq!(hostile.count(), 2, "both names are drawn: {drawn:?}");
+    assert_eq!(embedded(&page), [value]);
+}
+
+/// The values of a chart of rows with the name `title`, as texts.
+fn texts(page: &str, title: &str) -> Vec<String> {
+    let chart = parts(page, "<svg", "</svg>").into_iter().find(|chart| chart.contains(title)).unwrap();
+    let texts = parts(chart, "<text", "</text>").into_iter();
+    texts.map(|text| text.split_once('>').unwrap().1.replace("</text>", "").trim().to_owned()).collect()
+}
+
+#[test]
+fn a_figure_without_a_value_is_not_measured() {
+    let mut value: Value = serde_json::from_str(ALLOC).unwrap();
+    value["data"]["figures"][0]["value"] = Value::Null;
+    let (page, name) =
+        (page_of(&[&value.to_string()]), value["data"]["figures"][0]["name"].as_str().unwrap());
+    charts(&page);
+    assert!(page.contains(&format!("<td>{name}</td>")), "{name}");
+    assert!(texts(&page, "<title>heap alloc").contains(&"not measured".to_owned()), "{name}");
+}
+
+#[test]
+fn points_with_failed_operations_are_left_out_and_named() {
+    let mut value = suite();
+    value["data"]["series"][0]["points"][0]["failed"] = 1234.into();
+    let page = page_of(&[&value.to_string()]);
+    charts(&page);
+    let note = "heap: 1 point left out, 1,234 operations failed";
+    assert_eq!(page.matches(note).count(), 4, "close-up and all, as ratio and as time");
+    let circles = |page: &str| page.matches("<circle").count();
+    assert_eq!(circles(&page) + 4, circles(&page_of(&[&suite().to_string()])));
+}
+
+#[test]
+fn few_threads_are_shaded_on_a_gpu() {
+    let cpu = suite();
+    let mut gpu = cpu.clone();
+    gpu["device"]["backend"] = "cuda".into();
+    let [cpu, gpu] = [cpu, gpu].map(|value| page_of(&[&value.to_string()]));
+    let shaded = |page: &str| {
+        let charts = parts(page, "<svg", "</svg>");
+        charts.iter().filter(|chart| chart.contains("<rect") && chart.contains("over threads")).count()
+    };
+    assert_eq!((shaded(&cpu), shaded(&gpu)), (0, 2), "the ratios over threads: close-up and all");
+    assert!(gpu.contains("mostly that of the launch") && !cpu.contains("mostly that of the launch"));
+}
+
+#[test]
+fn latencies_with_other_numbers_of_threads_have_other_charts() {
+    let mut value = suite();
+    let with = |contender: &str, threads: u64, failed: u64| {
+        let mut latency = value["data"]["latency"][0].clone();
+        (latency["contender"], latency["situation"]) = (contender.into(), "one size".into());
+        (latency["threads"], latency["bytes"], latency["failed"]) =
+            (threads.into(), 64.into(), failed.into());
+        latency
+    };
+    let all = [with("heap", 1 << 20, 0), with("heap", 1 << 16, 0), with("CUDA malloc", 1 << 16, 3)];
+    value["data"]["latency"] = json!(all);
+    let page = page_of(&[&value.to_string()]);
+    assert_eq!(page.matches("<h3>alloc: one size</h3>").count(), 2);
+    for part in [
+        "1,048,576 threads, 64 B. heap: p50 5 ns, p99.9 8 ns, longest 9 ns</p>",
+        "65,536 threads, 64 B. heap: p50 5 ns, p99.9 8 ns, longest 9 ns; CUDA malloc: p50 5 ns, p99.9 8 ns, longest 9 ns, 3 calls failed</p>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
 #[test]
 fn changes_are_a_section_of_the_page() {
     let mut old: Value = serde_json::from_str(ALLOC).unwrap();

@@ -16,7 +16,7 @@ const BELOW: u32 = 38;
 const ABOVE: u32 = 24;
 const RIGHT: u32 = 22;
 /// Opacity of a shaded part.
-const SHADE: f64 = 0.4;
+const SHADE: f64 = 0.25;
 /// The most ticks of each axis.
 pub const X_TICKS: usize = 7;
 pub const Y_TICKS: usize = 7;

@@ -132,15 +132,20 @@ impl Old {
             self.check_kind(&first.origin.kind)?;
         }
         new.iter().try_for_each(|one| self.check_device(one.device()))?;
-        let mut before = by_name(&self.file, measurements(&self.saved).into_iter())?;
-        let after = by_name("the newer results", new.iter().flat_map(|one| measurements(one)))?;
+        let before = once(&self.file, measurements(&self.saved))?;
+        let after = new.iter().flat_map(|one| measurements(one)).collect();
+        let after = once("the newer results", after)?;
+        let mut unmatched: BTreeMap<&str, &Measurement> =
+            before.iter().map(|one| (&*one.name, one)).collect();
         let (mut changes, mut only_new) = (Vec::new(), 0);
-        for (name, one) in after {
-            match before.remove(&name) {
-                Some(old) => changes.push(Change::of(old, one, self.threshold)),
+        for one in after {
+            match unmatched.remove(&*one.name) {
+                Some(old) => changes.push(Change::of(old.clone(), one, self.threshold)),
                 None => only_new += 1,
             }
         }
+        let only_old = before.iter().filter(|one| unmatched.contains_key(&*one.name));
+        let only_old = only_old.map(|one| one.name.clone()).collect();
         let wrong = newly_wrong(&self.saved, &new);
         if changes.is_empty() && wrong.is_empty() {
             return Err(Error::Nothing { file: self.file.clone() });
@@ -152,7 +157,7 @@ impl Old {
             threshold: self.threshold,
             changes,
             wrong,
-            only_old: before.into_keys().collect(),
+            only_old,
             only_new,
             differences: differences(&self.saved, &new),
         })
@@ -183,18 +188,13 @@ fn newly_wrong(old: &Saved, new: &[&Saved]) -> Vec<String> {
     entries.filter(|entry| !before.contains(&name(entry))).cloned().collect()
 }
 
-/// Measurements by their names.
-fn by_name(
-    file: &str,
-    all: impl Iterator<Item = Measurement>,
-) -> Result<BTreeMap<String, Measurement>, Error> {
-    let mut named = BTreeMap::new();
-    for one in all {
-        if let Some(first) = named.insert(one.name.clone(), one) {
-            return Err(Error::Twice { file: file.into(), name: first.name });
-        }
+/// These measurements, unless two have the same name.
+fn once(file: &str, all: Vec<Measurement>) -> Result<Vec<Measurement>, Error> {
+    let mut names = BTreeSet::new();
+    match all.iter().find(|one| !names.insert(&one.name)) {
+        Some(one) => Err(Error::Twice { file: file.into(), name: one.name.clone() }),
+        None => Ok(all),
     }
-    Ok(named)
 }
 
 impl Comparison {

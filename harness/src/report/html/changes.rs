@@ -31,7 +31,7 @@ pub fn section(comparison: &Comparison) -> Result<Markup, Error> {
             p.dim {
                 "A measurement changed if the ranges of its rounds do not overlap and its median differs by more than "
                 (format!("{:.1} %", 100.0 * comparison.threshold)) "; it is also worse if more operations failed. "
-                "Floors and the driver's allocators are not judged, and times of fewer than " (FEWEST_ROUNDS) " rounds neither. "
+                "Not judged are floors, the driver's allocators, and times of fewer than " (FEWEST_ROUNDS) " rounds. "
                 @if comparison.only_new > 0 { (comparison.only_new) " newer measurements have no counterpart." }
             }
             @if !comparison.only_old.is_empty() {

@@ -28,7 +28,7 @@ struct Group<'a> {
 
 /// The largest ratio to the floor in a close-up: a contender beyond it flattens the others.
 const CLOSE: f64 = 100.0;
-/// With fewer threads, the times on a GPU are mostly that of a launch.
+/// With fewer threads, the time of the floor on a GPU is mostly that of a launch.
 const LAUNCH_BOUND: f64 = 4096.0;
 
 /// All charts, the ratios first. Empty without series.
@@ -46,9 +46,9 @@ pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
     Ok(html! {
         h2 { "Ratio to the floor" }
         p {
-            "The floor is a kernel that does the same work without the allocator: at a ratio of 1, an operation adds no time that can be measured."
+            "The floor is a similar kernel without the allocator: at a ratio of 1, an operation adds no time that can be measured."
             @if !one.is_simulated() {
-                " With fewer than about 2¹² threads (shaded), both times are mostly that of the launch: there the ratio says little about the operation."
+                " With fewer than about 2¹² threads (shaded), the time of the floor is mostly that of the launch: there a ratio near 1 says little about the operation."
             }
         }
         div.cards { @for card in ratios { (card) } }
@@ -164,7 +164,8 @@ fn note(group: &Group<'_>) -> String {
     });
     let turns = (series.turns > 1).then(|| format!("{} pairs per thread", series.turns));
     let left_out = (!without.is_empty()).then(|| format!("without {}", without.join(", ")));
-    texts.chain(turns).chain(left_out).chain(failed).collect::<Vec<_>>().join(", ")
+    let what = texts.chain(turns).chain(left_out).collect::<Vec<_>>().join(", ");
+    std::iter::once(what).chain(failed).collect::<Vec<_>>().join("; ")
 }
 
 /// The points that are not drawn: `heap: 2 points left out, 12 operations failed`.

@@ -24,6 +24,8 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Spans of a ring.
 const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+/// A span so many times as large as all others replaces them: each end of a span costs time.
+const REPLACES: u32 = 4;
 
 /// The `range` of each span; initially all are zero, which is unused.
 #[repr(C, align(128))]
@@ -122,12 +124,20 @@ impl Ring {
         runs: u32,
     ) -> Span {
         let unused = survey.used.trailing_ones();
-        let slot = if unused < SLOTS { unused } else { survey.oldest };
+        let replaces_all = runs >= REPLACES * survey.runs;
+        let slot = match unused {
+            _ if replaces_all => 0,
+            SLOTS => survey.oldest,
+            _ => unused,
+        };
         let new = Span::new(info, first, runs).in_slot(slot);
         if group.leads() {
+            if replaces_all {
+                (1..SLOTS).for_each(|slot| self.slot(slot).store_relaxed(0));
+            }
             self.slot(slot).store_relaxed(new.range());
         }
-        survey.used |= 1 << slot;
+        survey.used = if replaces_all { 1 } else { survey.used | 1 << slot };
         if slot == survey.oldest {
             survey.oldest = (slot + 1) % SLOTS;
         }
@@ -162,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_added_until_all_slots_are_used() {
+    fn spans_are_added_until_all_slots_are_used_and_a_large_one_replaces_all() {
         let info = HeapLayout::new(8 << 30, 132).unwrap().class(SizeClass::of(2048));
         let (ring, group) = (Ring::new(), Group::alone());
         // The cursor is at `slot`. The runs at the slabs `free` have a free word.
@@ -175,10 +185,10 @@ mod tests {
         };
         assert_eq!(add(0, 8, 2), (0, 8, 2, 1));
         assert_eq!(add(0, 100, 7), (1, 100, 9, 3));
-        // A large one is added, too.
-        assert_eq!(add(0, 200, 36), (2, 200, 45, 7));
-        for i in 3..SLOTS {
-            assert_eq!(add(0, 1000 * i, 1), (i, 1000 * i, 43 + i, u32::MAX >> (31 - i)));
+        assert_eq!(add(0, 200, 36), (0, 200, 45, 1));
+        assert_eq!((survey(0, &[]).runs, ring.after(&info, 0).first(&info)), (36, 200));
+        for i in 1..SLOTS {
+            assert_eq!(add(0, 1000 * i, 1), (i, 1000 * i, 36 + i, u32::MAX >> (31 - i)));
         }
         assert_eq!(add(5, 7, 1).0, 6);
         // Two with one survey.
@@ -188,7 +198,7 @@ mod tests {
         // The next span with a free word, after the cursor's one.
         let next = |slot: u32, free: &[u32]| survey(slot, free).free.map(|span| span.slot());
         assert_eq!([next(5, &[5000]), next(5, &[4000, 31_000]), next(9, &[4000])], [None, Some(31), Some(4)]);
-        assert_eq!([next(31, &[8]), next(31, &[100, 200])], [Some(0), Some(1)]);
+        assert_eq!([next(31, &[8]), next(31, &[1000, 2000])], [Some(0), Some(1)]);
         assert_eq!((ring.last(&info).0.slot(), ring.last(&info).1), (SLOTS - 1, survey(0, &[]).runs));
         // Without those that are gone.
         let gone = ring.survey(group, &info, 0, |run| (run != 5000).then_some(true));

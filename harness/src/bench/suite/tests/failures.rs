@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
 
+/// A planted change of a measurement.
+type Change = fn(&mut Latency);
+
 /// The entries of `wrong` with the targets of a changed report. The others are figures.
 fn wrong(report: &SuiteReport, change: impl FnOnce(&mut SuiteReport)) -> Vec<String> {
     let mut report = report.clone();
@@ -52,7 +55,7 @@ fn a_target_without_a_clean_measurement_is_wrong() {
 #[test]
 fn a_tail_of_no_or_failed_calls_is_wrong() {
     let report = with_malloc(&small());
-    let tails: [(&str, fn(&mut Latency)); 3] = [
+    let tails: [(&str, Change); 3] = [
         ("2 calls failed", |one| one.failed = 2),
         ("the median of 0 calls is 0 ns", |one| one.distribution = Default::default()),
         ("the median of 1280 calls is 0 ns", |one| one.distribution.p50 = 0),

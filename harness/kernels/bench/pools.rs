@@ -84,8 +84,8 @@ kernel! {
         }
     }
 
-    /// Floor of the churn of a suite: every thread repeatedly stores to its own place, `stride` words
-    /// of 8 bytes after the place of the previous thread.
+    /// Floor of the churn of a suite: every thread repeatedly stores to its own place, `stride`
+    /// words of 8 bytes after the place of the previous thread.
     ///
     /// # Safety
     /// `memory` has `stride` words for each thread, it is live, and nothing else accesses it.

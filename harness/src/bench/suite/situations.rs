@@ -69,8 +69,8 @@ pub(super) fn measure(setup: &Setup<'_>, timed: &Timed, results: &mut Results<'_
     Ok(())
 }
 
-/// Runs `launch` once, which is not timed, and then [`LAUNCHES`] times, or fewer if they take longer
-/// than the longest point of a series. `launch` gets whether it is timed.
+/// Calls `launch(false)` once, for a launch that is not timed, and then `launch(true)`
+/// [`LAUNCHES`] times, or fewer if they take longer than the longest point of a series.
 fn repeat(setup: &Setup<'_>, mut launch: impl FnMut(bool) -> Result<()>) -> Result<()> {
     launch(false)?;
     let started = Instant::now();

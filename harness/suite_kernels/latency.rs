@@ -12,10 +12,10 @@ use warpheap_device::heap::Heap;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
 
-/// In place of a duration: the allocation failed.
-pub const FAILED: u64 = u64::MAX;
+/// The bit of a duration that marks a failed allocation.
+pub const FAILED: u64 = 1 << 63;
 /// In place of a duration: there was no block to free.
-pub const NOT_CALLED: u64 = u64::MAX - 1;
+pub const NOT_CALLED: u64 = u64::MAX;
 
 /// An allocator whose calls are timed.
 trait Timed {
@@ -65,7 +65,7 @@ fn alloc<A: Timed>(memory: &A, layout: Layout, durations: DeviceSlice<u64>, i: u
     let start = thread::clock();
     let block = memory.timed_alloc(layout);
     let duration = thread::clock() - start;
-    store_duration(durations, i, if block.is_some() { duration } else { FAILED });
+    store_duration(durations, i, if block.is_some() { duration } else { duration | FAILED });
     block
 }
 

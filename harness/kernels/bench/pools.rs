@@ -84,6 +84,21 @@ kernel! {
         }
     }
 
+    /// Floor of the churn of a suite: every thread repeatedly stores to its own place, `stride`
+    /// words of 8 bytes after the place of the previous thread.
+    ///
+    /// # Safety
+    /// `memory` has `stride` words for each thread, it is live, and nothing else accesses it.
+    pub unsafe fn bench_churn_strided_floor(memory: DeviceSlice<u64>, stride: u32, turns: u32) {
+        let i = thread::index_1d();
+        // SAFETY: `memory` has `stride` words for each thread of the launch.
+        let mine = unsafe { memory.as_ptr().add(i as usize * stride as usize) };
+        for turn in 0..turns {
+            // SAFETY: each thread writes its own word.
+            unsafe { touch(mine.cast(), u64::from(i) << 32 | u64::from(turn)) };
+        }
+    }
+
     /// Every thread repeatedly allocates a block, stores 8 bytes in it and frees it.
     ///
     /// # Safety

@@ -5,23 +5,28 @@ use super::malloc::Malloc;
 use super::report::Collection;
 use super::run::{Results, outcome};
 use crate::bench::context::Bench;
-use crate::bench::load::{Load, Pool, one_size};
+use crate::bench::load::{Pool, one_size};
 use crate::bench::timing::Timing;
 use crate::kernels::examples::collections::{
     example_collect_map, example_collect_string, example_collect_vec, sum_of_map, sum_of_string, sum_of_vec,
 };
 use crate::{Error, Result};
+use std::cell::RefCell;
 use warpheap::driver::Module;
 use warpheap_device::kernel::{DeviceSlice, Kernel};
 
 /// Items in the collection of each thread.
-const ITEMS: u32 = 64;
+pub(super) const ITEMS: u32 = 64;
+
+/// The names of the measurements.
+pub(super) const NAMES: [&str; 3] = ["Vec push", "BTreeMap insert", "String push"];
 
 /// Measures each collection over both allocators.
 pub(super) fn measure(setup: &Setup<'_>, malloc: &Malloc, results: &mut Results<'_>) -> Result<()> {
-    measure_one(setup, malloc, "Vec push", (example_collect_vec, sum_of_vec), results)?;
-    measure_one(setup, malloc, "BTreeMap insert", (example_collect_map, sum_of_map), results)?;
-    measure_one(setup, malloc, "String push", (example_collect_string, sum_of_string), results)
+    let [vec, map, string] = NAMES;
+    measure_one(setup, malloc, vec, (example_collect_vec, sum_of_vec), results)?;
+    measure_one(setup, malloc, map, (example_collect_map, sum_of_map), results)?;
+    measure_one(setup, malloc, string, (example_collect_string, sum_of_string), results)
 }
 
 fn measure_one<K>(
@@ -40,8 +45,9 @@ where
         return Ok(());
     }
     let threads = setup.extent.collections;
-    let measured = over_heap(setup, name, kernel, sum)
-        .and_then(|heap| Ok((heap, time(setup.bench, &malloc.module, threads, name, kernel, sum)?)));
+    let sums: Vec<u64> = (0..threads).map(|i| sum(i, ITEMS)).collect();
+    let measured = over_heap(setup, name, kernel, &sums)
+        .and_then(|heap| Ok((heap, time(setup.bench, &malloc.module, name, kernel, &sums)?)));
     let Some((heap, malloc)) = outcome(measured, || name.to_owned(), results)? else { return Ok(()) };
     let (heap_us, cuda_malloc_us) = (heap.median_us, malloc.median_us);
     let ratio = cuda_malloc_us / heap_us;
@@ -50,44 +56,50 @@ where
 }
 
 /// Times the kernel of the module whose global allocator is a heap.
-pub(super) fn over_heap<K>(
-    setup: &Setup<'_>,
-    name: &str,
-    kernel: K,
-    sum: fn(u32, u32) -> u64,
-) -> Result<Timing>
+pub(super) fn over_heap<K>(setup: &Setup<'_>, name: &str, kernel: K, sums: &[u64]) -> Result<Timing>
 where
     K: Kernel<Args = (u32, DeviceSlice<u64>)>,
 {
-    let (bench, threads) = (setup.bench, setup.extent.collections);
-    let heap = bench.heap(setup.extent.room(threads, 4096))?;
+    let bench = setup.bench;
+    let heap = bench.heap(setup.extent.room(sums.len() as u32, 4096))?;
     let module = &bench.timer.module;
     module.set_global_heap(&heap)?;
-    let timing = time(bench, module, threads, name, kernel, sum)?;
+    let timing = time(bench, module, name, kernel, sums);
+    if matches!(&timing, Err(error) if error.is_fatal()) {
+        return timing;
+    }
     module.clear_global_heap()?;
     heap.check_freed(name)?;
-    Ok(timing)
+    timing
 }
 
-/// Times the kernel of `module`, and compares its sums with those of the host.
-fn time<K>(
-    bench: &Bench,
-    module: &Module,
-    threads: u32,
-    name: &str,
-    kernel: K,
-    sum: fn(u32, u32) -> u64,
-) -> Result<Timing>
+/// Times the kernel of `module`, and compares the sums of every round with `sums`.
+pub(super) fn time<K>(bench: &Bench, module: &Module, name: &str, kernel: K, sums: &[u64]) -> Result<Timing>
 where
     K: Kernel<Args = (u32, DeviceSlice<u64>)>,
 {
-    let load: Load<'_> = bench.load(threads, one_size(0))?;
-    let args = (ITEMS, load.out.slice());
-    // SAFETY: `out` is live, and only this stream uses it.
-    let timing = bench.timer.time(|| Ok(()), || unsafe { load.launch_in(module, kernel, args) })?;
-    let sums = load.out.copy_to_vec()?;
-    match (0..threads).zip(&sums).find(|(i, found)| sum(*i, ITEMS) != **found) {
-        None => Ok(timing),
-        Some((i, found)) => Err(Error::wrong(name, format!("the sum of thread {i} is {found}"))),
-    }
+    let load = RefCell::new(bench.load(sums.len() as u32, one_size(0))?);
+    // No entry is a thread's sum until the thread stores it.
+    let missing: Vec<u64> = sums.iter().map(|sum| !sum).collect();
+    bench.timer.time_and_look(
+        || load.borrow_mut().out.copy_from_slice(&missing),
+        || {
+            let load = load.borrow();
+            // SAFETY: `out` is live, and only this stream uses it.
+            unsafe { load.launch_in(module, kernel, (ITEMS, load.out.slice())) }
+        },
+        || check_sums(name, sums, &load.borrow().out.copy_to_vec()?),
+    )
+}
+
+/// Compares the sums of the threads with those of the host.
+fn check_sums(name: &str, sums: &[u64], found: &[u64]) -> Result<()> {
+    let mut pairs = (0_u32..).zip(sums.iter().zip(found));
+    let Some((i, (sum, found))) = pairs.find(|(_, (sum, found))| sum != found) else { return Ok(()) };
+    let what = if *found == !sum {
+        format!("thread {i} stored no sum, as after a failed allocation")
+    } else {
+        format!("the sum of thread {i} is {found}")
+    };
+    Err(Error::wrong(name, what))
 }

@@ -7,10 +7,11 @@ use crate::Result;
 use crate::bench::context::Bench;
 use crate::bench::load::{Load, Pool};
 use crate::kernels::bench::{
-    bench_alloc_floor, bench_bump_alloc, bench_churn_floor, bench_free_floor, bench_freelist_churn,
+    bench_alloc_floor, bench_bump_alloc, bench_churn_strided_floor, bench_free_floor, bench_freelist_churn,
     bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached, bench_heap_free_each,
 };
 use warpheap::device_pools::{Bump, FreeList, Heap};
+use warpheap::driver::DeviceBuffer;
 use warpheap::kernel_names;
 
 /// Pairs per thread of a churn. CUDA's `malloc` takes a second for each with 2^20 threads.
@@ -49,7 +50,11 @@ pub(super) struct Kind {
 
 /// All kinds, the floor first.
 pub(super) const KINDS: [Kind; 7] = [
-    Kind::new(FLOOR, &[Alloc, Free, Churn], |_, _, _| Ok(Box::new(Floor))),
+    Kind::new(FLOOR, &[Alloc, Free, Churn], |setup, threads, bytes| {
+        let stride = bytes.min(MOST_STRIDE) / 8;
+        let memory = setup.bench.timer.device.zeroed(threads as usize * stride as usize)?;
+        Ok(Box::new(Floor { memory, stride }))
+    }),
     Kind::new("bump", &[Alloc], |setup, threads, bytes| {
         let room = setup.extent.room(threads, bytes);
         Ok(Box::new(Bump::builder(room).build(&setup.bench.timer.device)?))
@@ -79,7 +84,7 @@ pub(super) const HEAP: &str = "heap";
 pub(super) const LAUNCHED: [&str; 9] = kernel_names![
     bench_alloc_floor,
     bench_bump_alloc,
-    bench_churn_floor,
+    bench_churn_strided_floor,
     bench_free_floor,
     bench_freelist_churn,
     bench_heap_alloc_each,
@@ -94,8 +99,16 @@ impl Kind {
     }
 }
 
+/// Maximum distance between the places of two threads in the floor of a churn, in bytes.
+const MOST_STRIDE: u32 = 4096;
+
 /// The kernels without an allocator.
-struct Floor;
+struct Floor {
+    /// Where the threads of a churn store: as far from each other as blocks are.
+    memory: DeviceBuffer<u64>,
+    /// In words of 8 bytes.
+    stride: u32,
+}
 
 impl Contender for Floor {
     fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
@@ -105,8 +118,11 @@ impl Contender for Floor {
             Alloc => unsafe { load.launch(bench_alloc_floor, (load.out.address(), out, load.sizes)) },
             // SAFETY: `out` and the counter are live, and only this stream uses them.
             Free => unsafe { load.launch(bench_free_floor, (out, order, load.counter())) },
-            // SAFETY: `out` is live, and only this stream uses it.
-            Churn => unsafe { load.launch(bench_churn_floor, (out, TURNS)) },
+            Churn => {
+                let args = (self.memory.slice(), self.stride, TURNS);
+                // SAFETY: the memory has `stride` words per thread, and only this stream uses it.
+                unsafe { load.launch(bench_churn_strided_floor, args) }
+            }
         }
     }
 }

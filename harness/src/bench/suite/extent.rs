@@ -17,6 +17,8 @@ pub(super) struct Extent {
     pub total: Duration,
     /// Numbers of threads of a series over threads.
     pub threads: Vec<u32>,
+    /// Threads of the points that have targets.
+    pub threads_of_targets: u32,
     /// Sizes of a series over sizes.
     pub bytes: Vec<u32>,
     /// Threads of a series over sizes.
@@ -60,6 +62,7 @@ impl Extent {
             slowest: Duration::from_secs(4),
             total: Duration::from_secs(240),
             threads: powers(0..=24, 1),
+            threads_of_targets: 1 << 20,
             bytes: powers(4..=20, 1),
             threads_over_bytes: 1 << 16,
             callers: 1 << 20,
@@ -78,6 +81,7 @@ impl Extent {
             slowest: Duration::from_secs(4),
             total: Duration::from_secs(45),
             threads: powers(0..=16, 4),
+            threads_of_targets: 1 << 16,
             bytes: powers(4..=20, 4),
             threads_over_bytes: 1 << 7,
             callers: 1 << 12,
@@ -126,7 +130,7 @@ mod tests {
             let extent = Extent::of(suite, Backend::Cuda);
             assert_eq!((extent.threads.first(), extent.threads.last()), (Some(&1), Some(&(1 << 24))));
             assert_eq!((extent.bytes.first(), extent.bytes.last()), (Some(&16), Some(&(1 << 20))));
-            assert!(extent.threads.contains(&(1 << 20)), "the targets apply to 2^20 threads");
+            assert!(extent.threads.contains(&extent.threads_of_targets), "each target has a point");
         }
         assert_eq!(Extent::of(Suite::Full, Backend::Cuda).threads.len(), 25);
     }

@@ -1,6 +1,6 @@
 //! The durations of single calls in one situation.
 
-use super::distribution::Distribution;
+use super::distribution::{Distribution, percentile};
 use super::report::Operation;
 use crate::suite_kernels::{FAILED, NOT_CALLED};
 use serde::Serialize;
@@ -25,20 +25,41 @@ pub struct Latency {
     pub unit: &'static str,
     /// Calls that failed.
     pub failed: u64,
+    /// The median duration of the calls that failed. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_p50: Option<u64>,
+    /// The longest call that failed. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_max: Option<u64>,
     /// The calls that succeeded.
     #[serde(flatten)]
     pub distribution: Distribution,
 }
 
 impl Latency {
-    /// Separates the `durations` of a kernel from the marks of calls that failed or were not made.
-    pub(super) fn of(call: Call, unit: &'static str, mut durations: Vec<u64>) -> Latency {
+    /// Separates the durations of each launch into those of calls that succeeded and that failed.
+    pub(super) fn of(call: Call, unit: &'static str, mut launches: Vec<Vec<u64>>) -> Latency {
         let Call { contender, operation, situation, threads, bytes } = call;
-        let failed = durations.iter().filter(|duration| **duration == FAILED).count() as u64;
-        durations.retain(|duration| ![FAILED, NOT_CALLED].contains(duration));
-        let name = format!("{contender} {}, {situation}", operation.name());
-        let distribution = Distribution::of(durations);
-        Latency { name, contender, operation, situation, threads, bytes, unit, failed, distribution }
+        let mut failures = Vec::new();
+        for durations in &mut launches {
+            durations.retain(|duration| *duration != NOT_CALLED);
+            let failed = durations.extract_if(.., |duration| *duration & FAILED != 0);
+            failures.extend(failed.map(|duration| duration & !FAILED));
+        }
+        failures.sort_unstable();
+        Latency {
+            name: format!("{contender} {}, {situation}", operation.name()),
+            contender,
+            operation,
+            situation,
+            threads,
+            bytes,
+            unit,
+            failed: failures.len() as u64,
+            failed_p50: (!failures.is_empty()).then(|| percentile(&failures, 500)),
+            failed_max: failures.last().copied(),
+            distribution: Distribution::of(launches),
+        }
     }
 }
 
@@ -57,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_calls_are_counted_and_not_timed() {
+    fn failed_calls_have_durations_of_their_own() {
         let call = Call {
             contender: "heap",
             operation: Operation::Alloc,
@@ -65,12 +86,16 @@ mod tests {
             threads: 4,
             bytes: 64,
         };
-        let latency = Latency::of(call, "cycles", vec![FAILED, 3, NOT_CALLED, 5]);
-        let json = serde_json::to_value(&latency).unwrap();
-        for (field, value) in [("failed", 1), ("calls", 2), ("p50", 3), ("max", 5), ("threads", 4)] {
+        let launches = vec![vec![FAILED | 9, 3, NOT_CALLED, 5], vec![FAILED | 7, 4, FAILED | 8, 6]];
+        let json = serde_json::to_value(Latency::of(call, "cycles", launches)).unwrap();
+        let counts = [("failed", 3), ("calls", 4), ("launches", 2), ("threads", 4)];
+        let durations = [("p50", 3), ("max", 6), ("failed_p50", 8), ("failed_max", 9)];
+        for (field, value) in counts.into_iter().chain(durations) {
             assert_eq!(json[field], value, "{field}");
         }
         assert_eq!(json["name"], "heap alloc, refill");
         assert_eq!(json["histogram"][0]["upto"], 3);
+        let json = serde_json::to_value(Latency::of(call, "cycles", vec![vec![3]])).unwrap();
+        assert_eq!((json.get("failed_p50"), json.get("failed_max")), (None, None));
     }
 }

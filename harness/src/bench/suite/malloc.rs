@@ -17,6 +17,9 @@ use warpheap::{Bytes, kernel_names};
 /// The name of the contender.
 pub(super) const CUDA_MALLOC: &str = "CUDA malloc";
 
+/// Begins the note that says why CUDA's `malloc` is left out.
+pub(super) const LEFT_OUT: &str = "CUDA's malloc and Rust's collections are left out";
+
 /// The contender.
 pub(super) const MALLOC: Kind = Kind {
     name: CUDA_MALLOC,
@@ -57,7 +60,7 @@ impl Malloc {
     /// rejects the kernels; says why in `notes`.
     pub fn load(device: &Device, own: &OwnModule, notes: &mut Vec<String>) -> Result<Option<Malloc>> {
         if device.backend() == Backend::Cpu {
-            notes.push("CUDA's malloc and Rust's collections are left out: they need a GPU".into());
+            notes.push(format!("{LEFT_OUT}: they need a GPU"));
             return Ok(None);
         }
         let requested = MOST_HEAP_BYTES.min(device.info()?.memory_free / 8);
@@ -70,7 +73,7 @@ impl Malloc {
             }
             Err(error) if error.is_fatal() => Err(error.into()),
             Err(error) => {
-                notes.push(format!("CUDA's malloc and Rust's collections are left out: {error}"));
+                notes.push(format!("{LEFT_OUT}: {error}"));
                 Ok(None)
             }
         }

@@ -9,7 +9,7 @@
 //! | `extent` | numbers of threads, sizes and limits of each suite |
 //! | `contenders`, `malloc` | what is measured |
 //! | `series` | times over the number of threads and over sizes |
-//! | `latency`, `calls`, `distribution` | durations of single calls |
+//! | `situations`, `calls`, `latency`, `distribution` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
 //! | `targets` | figures with targets, from the other results |
 
@@ -23,6 +23,7 @@ mod malloc;
 mod report;
 mod run;
 mod series;
+mod situations;
 mod targets;
 #[cfg(test)]
 mod tests;

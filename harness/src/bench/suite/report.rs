@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every fourth power of two; under 1 minute.
+    /// Every fourth power of two. No measurement begins after 45 s.
     Quick,
-    /// Every power of two; under 5 minutes on an H200.
+    /// Every power of two. No measurement begins after 240 s.
     Full,
 }
 
@@ -115,8 +115,8 @@ pub struct Point {
     pub floor: Option<f64>,
     /// Timed rounds.
     pub rounds: u32,
-    /// Operations that failed: allocations in the last round, or all operations of a churn or of
-    /// frees.
+    /// Operations that failed in all rounds, with those of the warm-up. Of an arena, those of the
+    /// last round.
     pub failed: u64,
 }
 
@@ -144,6 +144,8 @@ pub struct SuiteReport {
     pub suite: Suite,
     /// Whether the threads were simulated by the CPU. Then times say nothing about a GPU.
     pub simulated: bool,
+    /// Duration of the suite, in seconds.
+    pub seconds: f64,
     /// What a reader must know: limits that were set, contenders that were left out.
     pub notes: Vec<String>,
     /// Times over the number of threads and over sizes.

@@ -1,11 +1,11 @@
 //! Runs a suite.
 
-use super::calls::{self, Timed};
+use super::calls::Timed;
 use super::contenders::{self, Setup};
 use super::extent::Extent;
 use super::malloc::Malloc;
 use super::report::{Over, Suite, SuiteReport};
-use super::{collections, series, targets};
+use super::{collections, series, situations, targets};
 use crate::bench::context::Bench;
 use crate::bench::run::BenchReport;
 use crate::bench::timing::{self, BLOCK};
@@ -47,8 +47,8 @@ pub fn kernels() -> Vec<&'static str> {
 /// `progress` with the name of each measurement before it begins.
 ///
 /// # Errors
-/// An error of the device. Measurements that do not fit into its memory are left out, and those
-/// with wrong results are named in the report.
+/// An error of the device. Measurements that do not fit into its memory are left out. Those with
+/// wrong results, and targets that were not measured on a GPU, are named in the report as wrong.
 pub fn run(
     device: &Device,
     kernels: &OwnModule,
@@ -119,14 +119,15 @@ pub(super) fn run_extent(
     let timed = Timed::load(kernels)?;
     let setup = Setup { bench: &bench, extent, malloc: malloc.as_ref() };
     series::measure(&setup, Over::Threads, &mut results)?;
-    calls::measure(&setup, &timed, &mut results)?;
+    situations::measure(&setup, &timed, &mut results)?;
     if let Some(malloc) = &malloc {
         collections::measure(&setup, malloc, &mut results)?;
     }
     series::measure(&setup, Over::Bytes, &mut results)?;
-    let mut report = results.report;
+    let seconds = results.started.elapsed().as_secs_f64();
+    let mut report = SuiteReport { seconds, ..results.report };
     if !report.simulated {
-        report.bench.figures = targets::figures(&report);
+        targets::judge(&mut report, extent);
     }
     Ok(report)
 }
@@ -138,5 +139,5 @@ fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
     let note = "the CPU simulates the threads: these times say nothing about a GPU";
     let notes = simulated.then(|| note.to_owned()).into_iter().collect();
     let (series, latency, collections) = Default::default();
-    SuiteReport { suite, simulated, notes, series, latency, collections, bench }
+    SuiteReport { suite, simulated, seconds: 0.0, notes, series, latency, collections, bench }
 }

@@ -30,7 +30,7 @@ pub(super) fn measure(setup: &Setup<'_>, over: Over, results: &mut Results<'_>) 
 }
 
 /// The name of a series, for messages.
-fn name(contender: &str, operation: Operation, over: Over) -> String {
+pub(super) fn name(contender: &str, operation: Operation, over: Over) -> String {
     format!("{contender} {} over {}", operation.name(), over.name())
 }
 
@@ -50,7 +50,7 @@ fn series(
 }
 
 /// Measures the points of a series, until one exceeds a limit or does not fit into memory.
-fn points(
+pub(super) fn points(
     setup: &Setup<'_>,
     kind: &Kind,
     operation: Operation,
@@ -73,6 +73,11 @@ fn points(
             .and_then(|contender| point(setup, contender, operation, (threads, bytes), &name));
         let what = || format!("{name}, from {x}");
         let Some((rounds, failed)) = outcome(measured, what, results)? else { break };
+        // A free without a block would be timed as a free.
+        if operation == Operation::Free && failed != 0 {
+            results.leave_out(format!("{name}, from {x}: {failed} allocations before the frees failed"));
+            break;
+        }
         let floor = floors.iter().find(|floor| floor.x == x).map(|floor| floor.median);
         let count = rounds.len() as u32;
         let Timing { median_us: median, min_us: min, max_us: max } = Timing::of(rounds);
@@ -85,7 +90,9 @@ fn micros(time: std::time::Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The times of the rounds, and the number of failed operations.
+/// The times of the rounds, and the number of operations that failed in all rounds. Frees count
+/// the allocations that failed before them; those of an arena count none, so its failures are
+/// those of the last round.
 fn point(
     setup: &Setup<'_>,
     contender: Box<dyn Contender>,
@@ -104,7 +111,8 @@ fn point(
             let granted = load.granted()?;
             load.check_addresses(name, granted)?;
             launch(Operation::Free)?;
-            (times, u64::from(load.threads() - granted))
+            timer.device.synchronize()?;
+            (times, load.failures()?.max((load.threads() - granted).into()))
         }
         Operation::Free => {
             let (alloc, free) = (|| launch(Operation::Alloc), || launch(Operation::Free));

@@ -1,12 +1,15 @@
 //! Suites on the CPU: every contender is measured, and limits leave out the rest. Times mean
 //! nothing there. CUDA's `malloc` is replaced by that of the C library.
 
+mod failures;
+
 use super::contenders::{KINDS, Setup};
 use super::extent::Extent;
+use super::latency::Latency;
 use super::malloc::{CUDA_MALLOC, Malloc};
-use super::report::{Operation, Over, Suite, SuiteReport};
+use super::report::{Operation, Over, Series, Suite, SuiteReport};
 use super::run::{Results, run_extent};
-use super::{calls, collections, kernels, series, targets};
+use super::{calls, collections, kernels, series, situations, targets};
 use crate::OwnModule;
 use crate::bench::context::Bench;
 use std::time::Duration;
@@ -18,6 +21,7 @@ fn small() -> Extent {
     Extent {
         rounds: 2,
         threads: vec![1, 32, 512],
+        threads_of_targets: 512,
         bytes: vec![16, 4096],
         threads_over_bytes: 64,
         callers: 256,
@@ -66,10 +70,26 @@ fn a_simulated_suite_has_every_point_and_no_target() {
             "heap alloc, refill",
         ]
     );
-    for latency in &report.latency {
-        let made = latency.distribution.calls + latency.failed;
-        assert!(made > 0 && made.is_multiple_of(latency.threads.into()), "{latency:?}");
-    }
+    report.latency.iter().for_each(check_calls);
+}
+
+/// Checks the number of threads and of calls.
+fn check_calls(latency: &Latency) {
+    let extent = small();
+    let callers = if latency.contender == CUDA_MALLOC { extent.callers_of_malloc } else { extent.callers };
+    // A thread makes as many calls in each launch.
+    let (threads, turns) = match latency.situation {
+        "one size" | "refill" => (vec![callers, extent.callers_of_malloc], 1),
+        "contention" => (vec![callers / 4, extent.callers_of_malloc / 4], 4),
+        // A quarter of a 32nd of the blocks.
+        "near exhaustion" => (vec![(1 << 20) / 64 / 32 / 4], 4),
+        other => panic!("unknown situation {other}"),
+    };
+    assert!(threads.contains(&latency.threads), "{latency:?}");
+    let of = &latency.distribution;
+    assert_eq!((of.launches, latency.failed), (5, 0), "{latency:?}");
+    assert_eq!(of.calls, 5 * u64::from(latency.threads) * turns, "{latency:?}");
+    assert!(of.p999_min <= of.p999 && of.p999 <= of.p999_max && of.p999_max <= of.max, "{latency:?}");
 }
 
 #[test]
@@ -85,6 +105,8 @@ fn the_layout_of_the_results_is_the_documented_one() {
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&series[0]["points"][0]), ["failed", "floor", "max", "median", "min", "rounds", "x"]);
     assert_eq!(json["latency"][0]["unit"], "ns");
+    let of = ["launches", "p999_min", "p999_max"].map(|name| json["latency"][0][name].is_u64());
+    assert!(of == [true; 3] && json["seconds"].as_f64().unwrap() > 0.0, "{json}");
     assert!(json["latency"][0]["histogram"][0]["upto"].is_u64() && json["latency"][0]["p999"].is_u64());
 }
 
@@ -99,14 +121,14 @@ fn with_malloc(extent: &Extent) -> SuiteReport {
     let mut ignored = |_: &str| ();
     let mut results = Results::begin(Suite::Quick, Backend::Cpu, extent, &mut ignored);
     series::measure(&setup, Over::Threads, &mut results).unwrap();
-    calls::measure(&setup, &calls::Timed::load(&own).unwrap(), &mut results).unwrap();
+    situations::measure(&setup, &calls::Timed::load(&own).unwrap(), &mut results).unwrap();
     collections::measure(&setup, &malloc, &mut results).unwrap();
     results.report
 }
 
 #[test]
 fn malloc_is_measured_beside_the_heap_and_has_targets() {
-    let report = with_malloc(&small());
+    let mut report = with_malloc(&small());
     assert_eq!((&report.bench.left_out, &report.bench.wrong), (&vec![], &vec![]));
     let of_malloc: Vec<_> = report.series.iter().filter(|series| series.contender == CUDA_MALLOC).collect();
     assert_eq!(
@@ -115,13 +137,19 @@ fn malloc_is_measured_beside_the_heap_and_has_targets() {
     );
     assert!(of_malloc.iter().all(|series| series.points.len() == 3));
     assert_eq!(report.latency.iter().filter(|latency| latency.contender == CUDA_MALLOC).count(), 4);
+    let with_equal_threads = report.latency.iter().filter(|one| one.contender == "heap" && one.threads <= 64);
+    let with_equal_threads: Vec<_> = with_equal_threads.map(|one| (one.name.as_str(), one.threads)).collect();
+    let [of_one_size, of_contention] = [("heap alloc, one size", 64), ("heap alloc, contention", 16)];
+    assert!(with_equal_threads.contains(&of_one_size) && with_equal_threads.contains(&of_contention));
+    report.latency.iter().for_each(check_calls);
     let names: Vec<_> = report.collections.iter().map(|collection| collection.name).collect();
     assert_eq!(names, ["Vec push", "BTreeMap insert", "String push"]);
     for collection in &report.collections {
         assert_eq!(collection.ratio, collection.cuda_malloc_us / collection.heap_us);
     }
-    let figures = targets::figures(&report);
-    assert_eq!(figures.len(), 3 + 3 + 1, "{figures:?}");
+    targets::judge(&mut report, &small());
+    let figures = &report.bench.figures;
+    assert_eq!((figures.len(), &report.bench.wrong), (3 + 3 + 1, &vec![]), "{figures:?}");
     let alloc = &figures[0];
     assert_eq!(alloc.name, "CUDA's malloc over the heap, alloc, 64 B");
     let (heap, malloc) = (alloc.time.unwrap(), alloc.base.unwrap());

@@ -14,14 +14,16 @@ Examples:
   warpheap bench --suite quick --backend cpu
 
 Requires a GPU, except for --suite quick. Exit status: 0 if all figures meet their targets, 1 if one does not or
-became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails.";
+became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails or a suite
+on a GPU could not measure a figure.";
 
 /// The suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SuiteChoice {
-    /// Every fourth power of two, in less than 1 minute; also on the CPU, with simulated threads
+    /// Every fourth power of two. No measurement begins after 45 s. Also on the CPU, with simulated
+    /// threads
     Quick,
-    /// Every power of two, in less than 5 minutes
+    /// Every power of two. No measurement begins after 240 s
     Full,
 }
 

@@ -13,7 +13,7 @@ use warpheap_harness::bench::suite::{self, Over, Point, Series, Suite, SuiteConf
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or use fewer --rounds.";
 
-/// Runs a suite. A missed target is a fault.
+/// Runs a suite. A missed target is a fault; a target that was not measured is a failure.
 pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, Failure> {
     let old = old(&args.compare, "bench")?;
     let chosen = device(suite, args)?;

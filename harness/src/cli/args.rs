@@ -21,7 +21,7 @@ pub use output::OutputArgs;
 pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
 use report::REPORT_EXAMPLES;
 pub use report::{CompareArgs, PageArgs, ReportArgs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
 
@@ -142,6 +142,18 @@ impl Command {
             Command::Report(args) => args.html.as_deref(),
             Command::Doctor(_) | Command::Examples(_) | Command::Map(_) => None,
         }
+    }
+
+    /// The files that are read, and that no output may replace.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let old = match self {
+            Command::Bench(args) => args.compare.against.as_deref(),
+            Command::Pool(args) => args.command.input(),
+            Command::Report(args) => args.compare.against.as_deref(),
+            Command::Stress(_) | Command::Doctor(_) | Command::Examples(_) | Command::Map(_) => None,
+        };
+        let files = if let Command::Report(args) = self { &args.files[..] } else { &[] };
+        files.iter().map(PathBuf::as_path).chain(old).collect()
     }
 }
 

@@ -22,7 +22,8 @@ mod stress;
 use args::{Cli, Command};
 use clap::Parser;
 use console::Console;
-use results::{check_page, check_target};
+use parse::JsonTarget;
+use results::{check_page, check_target, reject_overwrite};
 use status::Failure;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -32,9 +33,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     let console = Console::new(cli.command.json());
-    let checked =
-        check_target(cli.command.json()).and_then(|()| check_page(cli.command.page(), cli.command.json()));
-    let result = checked.and_then(|()| match cli.command {
+    let result = check_files(&cli.command).and_then(|()| match cli.command {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
@@ -48,6 +47,15 @@ pub fn main() -> ExitCode {
         status
     });
     ExitCode::from(status as u8)
+}
+
+/// Fails before the run if a file cannot be written after it, or would replace another.
+fn check_files(command: &Command) -> Result<(), Failure> {
+    let (json, page) = (command.json(), command.page());
+    check_target(json)?;
+    check_page(page, json)?;
+    let outputs = [json.and_then(JsonTarget::file), page];
+    outputs.into_iter().try_for_each(|output| reject_overwrite(command.inputs(), output))
 }
 
 /// Logs to standard error. `RUST_LOG` overrides the number of `-v`.

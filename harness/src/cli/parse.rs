@@ -3,7 +3,7 @@
 use parse_size::Config;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 \
@@ -112,6 +112,16 @@ pub enum JsonTarget {
     Stdout,
     /// A file.
     File(PathBuf),
+}
+
+impl JsonTarget {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            JsonTarget::Stdout => None,
+            JsonTarget::File(path) => Some(path),
+        }
+    }
 }
 
 /// A file, or `-`.

@@ -104,6 +104,29 @@ fn results_that_cannot_be_compared_are_rejected() {
 }
 
 #[test]
+fn an_output_that_is_an_input_is_rejected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [a, old] = ["a.json", "old.json"].map(|name| folder.path().join(name));
+    [&a, &old].into_iter().for_each(|path| scaled(path, 1.0));
+    let before = [&a, &old].map(|path| fs::read(path).expect("it was written"));
+    let detour = folder.path().join(".").join("old.json");
+    let [a_name, old_name, detour] = [&a, &old, &detour].map(|path| path.display());
+    for arguments in [
+        format!("report {a_name} --html {a_name}"),
+        format!("report {a_name} --against {old_name} --html {old_name}"),
+        format!("report {a_name} --against {old_name} --html {detour}"),
+        format!("bench --suite quick --backend cpu --against {old_name} --json {old_name}"),
+        format!("pool bench --backend cpu --against {old_name} --html {old_name}"),
+        format!("pool replay --backend cpu --trace {a_name} --json {a_name}"),
+    ] {
+        let output = warpheap(&arguments);
+        assert_eq!(status(&output), 2, "{arguments}: {}", stdout_and_stderr(&output));
+        assert!(err(&output).contains("would replace the input"), "{arguments}: {}", err(&output));
+    }
+    assert_eq!([&a, &old].map(|path| fs::read(path).expect("it is there")), before);
+}
+
+#[test]
 fn pools_are_compared_with_an_earlier_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let [json, page] = ["pools.json", "pools.html"].map(|name| folder.path().join(name));

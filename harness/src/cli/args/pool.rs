@@ -107,6 +107,15 @@ impl PoolCommand {
             }
         }
     }
+
+    /// The file that is read.
+    pub fn input(&self) -> Option<&Path> {
+        match self {
+            PoolCommand::Replay(args) => Some(&args.trace),
+            PoolCommand::Bench(args) => args.compare.against.as_deref(),
+            PoolCommand::Export(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
+        }
+    }
 }
 
 /// The options of pool commands that launch no kernels.

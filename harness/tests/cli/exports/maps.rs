@@ -34,3 +34,23 @@ fn maps_of_a_heap_are_counters_over_time() {
     assert_eq!(status(&same), 2, "{}", stdout_and_stderr(&same));
     assert!(err(&same).contains("--svg and --perfetto have the same target"), "{}", err(&same));
 }
+
+#[test]
+fn a_trace_of_maps_does_not_replace_a_map() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [map, picture] = ["map.json", "map.svg"].map(|name| folder.path().join(name));
+    let saved = warpheap(&format!("map --backend cpu --demo fresh --json {}", map.display()));
+    assert_eq!(status(&saved), 0, "{}", stdout_and_stderr(&saved));
+    let before = fs::read(&map).expect("written");
+    let (map_name, picture_name) = (map.display(), picture.display());
+    for options in [
+        format!("--perfetto {map_name}"),
+        format!("--svg {picture_name} --perfetto {map_name}"),
+        format!("--json {map_name}"),
+    ] {
+        let output = warpheap(&format!("map {map_name} {options}"));
+        assert_eq!(status(&output), 2, "{options}: {}", stdout_and_stderr(&output));
+        assert!(err(&output).contains("would replace the input"), "{options}: {}", err(&output));
+    }
+    assert!(fs::read(&map).expect("it is there") == before && !picture.exists());
+}

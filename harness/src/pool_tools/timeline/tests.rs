@@ -105,6 +105,22 @@ fn inconsistent_rows_are_counted() {
 }
 
 #[test]
+fn a_free_of_zero_bytes_ends_the_live_block() {
+    let rows = "\
+        1,1,allocate,0x100,100,1,8,\n\
+        1,2,free,0x100,0,1,8,\n\
+        1,3,free,0x100,0,1,8,\n\
+        1,4,free failure,0x100,0,1,8,\n\
+        1,5,allocate failure,0x0,0,1,8,\n";
+    assert_eq!(events(rows, Filter::default()), ["1 Alloc 0x100 100 -", "2 Free 0x100 100 -"]);
+    let mut log = log(rows);
+    let mut events = log.events(Filter::default()).unwrap();
+    assert_eq!(events.by_ref().count(), 2);
+    let EventsSummary { frees, unmatched_frees, allocated_twice, empty, .. } = events.summary();
+    assert_eq!((frees, unmatched_frees, allocated_twice, empty), (1, 0, 0, 3));
+}
+
+#[test]
 fn invalid_logs_are_rejected_before_the_first_event() {
     for (text, words) in [
         (format!("{NAMES}{LOG}1,2,lend,0x1,1,1,8,\n"), "line 8, column 3"),

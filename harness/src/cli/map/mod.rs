@@ -13,7 +13,7 @@ use super::results::{check_target, reject_overwrite, watchdog, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
 use crate::report::heap_map::{Style, svg, terminal};
-use crate::report::trace::perfetto_of_maps;
+use crate::report::trace::{check_times, perfetto_of_maps};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
@@ -32,6 +32,10 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
         Some(kind) => demo_maps(kind, &args, console)?,
         None => read::maps(&args.files)?,
     };
+    if args.perfetto.is_some() {
+        let advice = "--perfetto needs maps in order of time";
+        check_times(&maps).map_err(|why| Failure::usage(format_args!("{advice}: {why}")))?;
+    }
     console.say(terminal(&maps, style(&args, console)));
     if let Some(map) = maps.last().filter(|_| args.report) {
         console.say(format_args!("{}\n", map.report()));

@@ -9,6 +9,7 @@
 //! a window of 16,384 rows. A row of a call that took longer than that many rows is *late*:
 //! [`Log::scan`], the first of two passes over the file, collects these rows, and the second pass
 //! merges them. A thread makes one call at a time, so there are at most `threads * rows / 16,384`.
+//! More than 1,048,576 are rejected. All rows of one clock tick are in memory too.
 
 mod events;
 mod filter;
@@ -30,6 +31,9 @@ use warpheap::{Error, Result};
 
 /// Rows that are sorted in memory.
 const WINDOW: usize = 16_384;
+/// Most late rows of a log, in windows. More are not a few slow calls: the log is not in order of
+/// time.
+const LATE_WINDOWS: usize = 64;
 
 /// The name of an allocation. Blocks with the same tag share its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +68,8 @@ impl<R: Read + Seek> Log<R> {
     /// Checks every row of a log written by [`Logged`](warpheap::host_pools::Logged) or by RMM.
     ///
     /// # Errors
-    /// [`Error::AllocLog`] if the input is not a log, with line and column, or has no rows.
+    /// [`Error::AllocLog`] if the input is not a log, with line and column, has no rows, or has
+    /// more late rows than fit into memory.
     pub fn scan(from: R) -> Result<Log<R>> {
         Log::scan_with(from, WINDOW)
     }

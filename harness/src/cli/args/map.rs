@@ -55,7 +55,7 @@ pub struct MapArgs {
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
     /// Write the figures of the maps over time to this file, as Chrome trace JSON for Perfetto; `-`
-    /// is standard output.
+    /// is standard output. The times of the maps must increase.
     ///
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]

@@ -112,8 +112,9 @@ impl PoolCommand {
     pub fn input(&self) -> Option<&Path> {
         match self {
             PoolCommand::Replay(args) => Some(&args.trace),
+            PoolCommand::Export(args) => Some(&args.trace),
             PoolCommand::Bench(args) => args.compare.against.as_deref(),
-            PoolCommand::Export(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
+            PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
         }
     }
 }

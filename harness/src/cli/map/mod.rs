@@ -8,11 +8,13 @@ mod read;
 use super::args::{BackendChoice, ColourChoice, DemoHeap, MapArgs};
 use super::backend::choose_bare;
 use super::console::Console;
-use super::results::{check_target, watchdog, write_target};
+use super::parse::JsonTarget;
+use super::results::{check_target, reject_overwrite, watchdog, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
 use crate::report::heap_map::{Style, svg, terminal};
-use crate::report::trace::perfetto_of_maps;
+use crate::report::trace::{check_times, perfetto_of_maps};
+use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
 
@@ -30,6 +32,10 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
         Some(kind) => demo_maps(kind, &args, console)?,
         None => read::maps(&args.files)?,
     };
+    if args.perfetto.is_some() {
+        let advice = "--perfetto needs maps in order of time";
+        check_times(&maps).map_err(|why| Failure::usage(format_args!("{advice}: {why}")))?;
+    }
     console.say(terminal(&maps, style(&args, console)));
     if let Some(map) = maps.last().filter(|_| args.report) {
         console.say(format_args!("{}\n", map.report()));
@@ -49,10 +55,13 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
     Ok(Status::Clean)
 }
 
-/// Fails before the run if a picture or a map cannot be written after it.
+/// Fails before the run if a picture or a map cannot be written after it, or would replace a map.
 fn check_targets(args: &MapArgs) -> Result<(), Failure> {
-    let targets = args.targets();
-    targets.iter().try_for_each(|(_, target)| check_target(Some(target)))?;
+    let (targets, inputs) = (args.targets(), || args.files.iter().map(PathBuf::as_path));
+    for (_, target) in &targets {
+        check_target(Some(target))?;
+        reject_overwrite(inputs(), JsonTarget::file(target))?;
+    }
     for (i, (option, target)) in targets.iter().enumerate() {
         if let Some((other, _)) = targets[..i].iter().find(|(_, before)| before == target) {
             return Err(Failure::usage(format_args!(

@@ -14,10 +14,18 @@ use warpheap_harness::pool_tools::timeline::{EventsSummary, Filter, Log};
 /// Exports the events of the log that pass the filters.
 pub fn run(args: PoolExportArgs, console: &Console) -> Result<Status, Failure> {
     let filter = filter(&args)?;
-    let mut log = open(&args.trace)?;
-    check(&mut log, &args, &filter)?;
-    console.say(format_args!("warpheap pool export of {}", args.trace.display()));
+    let (mut log, path) = (open(&args.trace)?, args.trace.display());
+    if !args.tag.is_empty() && !log.has_tags() {
+        return Err(Failure::usage(format_args!("{path}: --tag needs a log with the column `tag`")));
+    }
+    let rows = Count(log.rows());
     let mut events = log.events(filter)?;
+    if !events.has_next()? {
+        return Err(Failure::usage(format_args!(
+            "{path}: none of its {rows} rows is exported: they do not pass the filters, or match no allocation"
+        )));
+    }
+    console.say(format_args!("warpheap pool export of {path}"));
     write_target(&args.out, "trace", console, |to| match args.format {
         TraceFormat::Perfetto => perfetto(&mut events, to),
         TraceFormat::Pytorch => pytorch(&mut events, to),
@@ -44,21 +52,6 @@ fn open(path: &Path) -> Result<Log<File>, Failure> {
     let file = File::open(path)
         .map_err(|error| named(&format_args!("{error}; --trace names a log of allocations")))?;
     Log::scan(file).map_err(|error| named(&error))
-}
-
-/// Fails before the file is written if it would have no event.
-fn check(log: &mut Log<File>, args: &PoolExportArgs, filter: &Filter) -> Result<(), Failure> {
-    let path = args.trace.display();
-    if !args.tag.is_empty() && !log.has_tags() {
-        return Err(Failure::usage(format_args!("{path}: --tag needs a log with the column `tag`")));
-    }
-    match log.events(filter.clone())?.next().transpose()? {
-        Some(_) => Ok(()),
-        None => Err(Failure::usage(format_args!(
-            "{path}: none of its {} rows is exported: they do not pass the filters, or match no allocation",
-            Count(log.rows())
-        ))),
-    }
 }
 
 fn tell(summary: &EventsSummary, console: &Console) {

@@ -111,6 +111,17 @@ impl<R: Read> Events<R> {
         self.matcher.live()
     }
 
+    /// Whether there is another event. Reads the rows up to it.
+    ///
+    /// # Errors
+    /// [`Error::AllocLog`](warpheap::Error::AllocLog) if the input cannot be read again.
+    pub fn has_next(&mut self) -> Result<bool> {
+        while self.ready.is_empty() && self.state != State::Ended {
+            self.advance().inspect_err(|_| self.state = State::Ended)?;
+        }
+        Ok(!self.ready.is_empty())
+    }
+
     /// Adds the events of the next row to `ready`.
     fn advance(&mut self) -> Result<()> {
         let (begin, end) = self.window;
@@ -141,11 +152,8 @@ impl<R: Read> Iterator for Events<R> {
     type Item = Result<Event>;
 
     fn next(&mut self) -> Option<Result<Event>> {
-        while self.ready.is_empty() && self.state != State::Ended {
-            if let Err(error) = self.advance() {
-                self.state = State::Ended;
-                return Some(Err(error));
-            }
+        if let Err(error) = self.has_next() {
+            return Some(Err(error));
         }
         let event = self.ready.pop_front()?;
         self.summary.events += 1;

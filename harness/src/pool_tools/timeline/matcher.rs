@@ -52,8 +52,11 @@ impl Matcher {
     /// Passes the events of a row to `add`.
     pub fn row(&mut self, row: Row, summary: &mut EventsSummary, add: impl FnMut(Event)) {
         summary.rows += 1;
+        // A live block is not empty. A program that does not know its size may free it with 0.
+        let is_free = row.record().action == LogAction::Free;
+        let is_of_block = is_free && self.live.contains_key(&row.record().pointer);
         match row.record().action {
-            _ if row.record().size == 0 => summary.empty += 1,
+            _ if row.record().size == 0 && !is_of_block => summary.empty += 1,
             LogAction::Allocate => self.allocate(row, summary, add),
             LogAction::Free => self.free(&row, summary, add),
             LogAction::AllocateFailure | LogAction::FreeFailure => self.fail(row, summary, add),

@@ -1,13 +1,14 @@
 //! The rows of a log in order of time.
 
+use super::LATE_WINDOWS;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::io::Read;
 use std::iter::Peekable;
 use std::vec::IntoIter;
-use warpheap::Result;
 use warpheap::host_pools::{LogReader, LogRecord, LogRow, LogTicks};
+use warpheap::{Error, Result};
 
 /// A row. Rows are ordered by time, then by line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ impl PartialOrd for Row {
 /// Sorts rows in a window.
 ///
 /// - I1: `heap` has at most `capacity` rows, all of them after `last`.
-/// - I2: the rows that [`next`](Window::next) returns are in order. Those of the input that are not
+/// - I2: `late` has at most `capacity * LATE_WINDOWS` rows.
+/// - I3: the rows that [`next`](Window::next) returns are in order. Those of the input that are not
 ///   returned are in `late`.
 pub(super) struct Window<R> {
     reader: LogReader<R>,
@@ -84,7 +86,7 @@ impl<R: Read> Window<R> {
             };
             let row = Row(row);
             if row.key() < self.last {
-                self.late.push(row);
+                self.late(row)?;
             } else {
                 self.heap.push(Reverse(row));
             }
@@ -92,6 +94,20 @@ impl<R: Read> Window<R> {
         let Some(Reverse(row)) = self.heap.pop() else { return Ok(None) };
         self.last = row.key();
         Ok(Some(row))
+    }
+
+    fn late(&mut self, row: Row) -> Result<()> {
+        let most = self.capacity.saturating_mul(LATE_WINDOWS);
+        if self.late.len() < most {
+            self.late.push(row);
+            return Ok(());
+        }
+        let (window, line) = (self.capacity, row.0.line);
+        let why = format!(
+            "more than {most} of its rows are out of place by more than {window} rows, the last of them in \
+             line {line}"
+        );
+        Err(Error::AllocLog { what: "exported", why, advice: "sort its rows by time" })
     }
 }
 

@@ -105,6 +105,22 @@ fn inconsistent_rows_are_counted() {
 }
 
 #[test]
+fn a_free_of_zero_bytes_ends_the_live_block() {
+    let rows = "\
+        1,1,allocate,0x100,100,1,8,\n\
+        1,2,free,0x100,0,1,8,\n\
+        1,3,free,0x100,0,1,8,\n\
+        1,4,free failure,0x100,0,1,8,\n\
+        1,5,allocate failure,0x0,0,1,8,\n";
+    assert_eq!(events(rows, Filter::default()), ["1 Alloc 0x100 100 -", "2 Free 0x100 100 -"]);
+    let mut log = log(rows);
+    let mut events = log.events(Filter::default()).unwrap();
+    assert_eq!(events.by_ref().count(), 2);
+    let EventsSummary { frees, unmatched_frees, allocated_twice, empty, .. } = events.summary();
+    assert_eq!((frees, unmatched_frees, allocated_twice, empty), (1, 0, 0, 3));
+}
+
+#[test]
 fn invalid_logs_are_rejected_before_the_first_event() {
     for (text, words) in [
         (format!("{NAMES}{LOG}1,2,lend,0x1,1,1,8,\n"), "line 8, column 3"),
@@ -134,7 +150,7 @@ proptest! {
     #[test]
     fn rows_are_sorted_as_in_memory(
         delays in proptest::collection::vec(prop_oneof![3 => 0_u64..4, 1 => 0_u64..80], 1..120),
-        window in 1_usize..30,
+        window in 2_usize..30,
     ) {
         let text = format!("{NAMES}{}", shuffled(&delays));
         let sorted = read_rows(text.as_bytes()).unwrap();
@@ -170,4 +186,32 @@ fn many_rows_are_read_in_bounded_memory() {
     assert_eq!(summary.rows, rows as u64);
     assert!(summary.most_held_rows <= window + late + 16, "{summary:?}");
     assert!(summary.peak_live_blocks <= 7, "{summary:?}");
+}
+
+#[test]
+fn a_log_that_is_not_in_order_is_rejected() {
+    let row = |i: usize| format!("1,{i},allocate,{i:#x},8,1,8,\n");
+    let reversed = |rows: usize| {
+        let rows: String = (1..=rows).rev().map(row).collect();
+        Log::scan_with(Cursor::new(format!("{NAMES}{rows}")), 2)
+    };
+    let most = 2 * LATE_WINDOWS;
+    assert_eq!(reversed(most + 2).unwrap().rows(), most as u64 + 2);
+    let error = reversed(most + 3).unwrap_err().to_string();
+    let words =
+        "more than 128 of its rows are out of place by more than 2 rows, the last of them in line 132";
+    assert!(error.contains(words) && error.contains("sort its rows by time"), "{error}");
+}
+
+/// RMM's logs have the time of day.
+#[test]
+fn rows_after_midnight_are_in_order() {
+    let names = "Thread,Time,Action,Pointer,Size,Stream\n";
+    let rows = "1,23:59:59.000000,allocate,0x100,64,0x0\n1,00:00:01.000000,free,0x100,64,0x0\n";
+    let mut log = Log::scan_with(Cursor::new(format!("{names}{rows}")), 1).unwrap();
+    assert_eq!(log.late.len(), 0);
+    let events: Vec<_> = log.events(Filter::default()).unwrap().map(Result::unwrap).collect();
+    let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Alloc, EventKind::Free]);
+    assert_eq!(events[1].time - events[0].time, 2_000_000_000);
 }

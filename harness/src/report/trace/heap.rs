@@ -9,17 +9,31 @@ use warpheap::device_pools::{HeapMap, SlabContent};
 /// The process of the heap.
 const HEAP: u32 = 1;
 
-/// Writes the counters of maps. Times begin at the first map.
+/// Fails if the times of the maps do not increase: their samples would be at the same place or in
+/// another order.
+pub fn check_times(maps: &[HeapMap]) -> Result<(), String> {
+    let is_ordered = |pair: &[HeapMap]| pair[0].unix_seconds != 0 && nanos(&pair[0]) < nanos(&pair[1]);
+    let Some(place) = maps.windows(2).position(|pair| !is_ordered(pair)) else { return Ok(()) };
+    let map = |i: usize| format!("map {} (`{}`)", i + 1, maps[i].label);
+    let unknown = [place, place + 1].into_iter().find(|i| maps[*i].unix_seconds == 0);
+    Err(match unknown {
+        Some(i) => format!("{} has no time: its `unix_seconds` is 0", map(i)),
+        None => format!("{} is not later than {}", map(place + 1), map(place)),
+    })
+}
+
+/// Writes the counters of maps in order of time. Times begin at the first map.
 pub fn perfetto(maps: &[HeapMap], to: &mut dyn Write) -> io::Result<()> {
-    let nanos = |map: &HeapMap| {
-        let seconds = map.unix_seconds.saturating_mul(1_000_000_000);
-        seconds.saturating_add(map.subsec_nanos.into())
-    };
     let begin = maps.iter().map(nanos).min().unwrap_or(0);
     let classes: BTreeSet<u64> = maps.iter().flat_map(|map| live_by_class(map).into_keys()).collect();
     let mut events: Vec<TraceEvent> = TraceEvent::process(HEAP, "device heap".into()).into();
     maps.iter().for_each(|map| events.extend(events_of(map, &classes, micros(nanos(map) - begin))));
     write(to, events)
+}
+
+/// Nanoseconds since 1970.
+fn nanos(map: &HeapMap) -> u64 {
+    map.unix_seconds.saturating_mul(1_000_000_000).saturating_add(map.subsec_nanos.into())
 }
 
 /// Live bytes of each class with a run, by bytes per block.

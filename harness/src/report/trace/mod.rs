@@ -12,6 +12,6 @@ mod pool;
 mod snapshot;
 mod streamed;
 
-pub use heap::perfetto as perfetto_of_maps;
+pub use heap::{check_times, perfetto as perfetto_of_maps};
 pub use pool::perfetto;
 pub use snapshot::pytorch;

@@ -1,7 +1,7 @@
 //! `warpheap map --perfetto`.
 
 use super::{CHROME, check, list, number};
-use crate::support::{err, status, stdout_and_stderr, warpheap};
+use crate::support::{err, out, status, stdout_and_stderr, warpheap};
 use serde_json::Value;
 use std::fs;
 
@@ -33,4 +33,59 @@ fn maps_of_a_heap_are_counters_over_time() {
     let same = warpheap(&format!("map --demo fresh --backend cpu --svg {0} --perfetto {0}", to.display()));
     assert_eq!(status(&same), 2, "{}", stdout_and_stderr(&same));
     assert!(err(&same).contains("--svg and --perfetto have the same target"), "{}", err(&same));
+}
+
+#[test]
+fn a_trace_of_maps_does_not_replace_a_map() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [map, picture] = ["map.json", "map.svg"].map(|name| folder.path().join(name));
+    let saved = warpheap(&format!("map --backend cpu --demo fresh --json {}", map.display()));
+    assert_eq!(status(&saved), 0, "{}", stdout_and_stderr(&saved));
+    let before = fs::read(&map).expect("written");
+    let (map_name, picture_name) = (map.display(), picture.display());
+    for options in [
+        format!("--perfetto {map_name}"),
+        format!("--svg {picture_name} --perfetto {map_name}"),
+        format!("--json {map_name}"),
+    ] {
+        let output = warpheap(&format!("map {map_name} {options}"));
+        assert_eq!(status(&output), 2, "{options}: {}", stdout_and_stderr(&output));
+        assert!(err(&output).contains("would replace the input"), "{options}: {}", err(&output));
+    }
+    assert!(fs::read(&map).expect("it is there") == before && !picture.exists());
+}
+
+#[test]
+fn maps_without_increasing_times_are_rejected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [saved, to] = ["map.json", "trace.json"].map(|name| folder.path().join(name));
+    let demo = warpheap(&format!("map --backend cpu --demo fresh --json {}", saved.display()));
+    assert_eq!(status(&demo), 0, "{}", stdout_and_stderr(&demo));
+    let map: Value = serde_json::from_slice(&fs::read(&saved).expect("written")).expect("JSON");
+    let write = |times: &[(u64, u32)]| {
+        let maps = times.iter().enumerate().map(|(i, (seconds, nanos))| {
+            let mut map = map.clone();
+            (map["unix_seconds"], map["subsec_nanos"]) = ((*seconds).into(), (*nanos).into());
+            map["label"] = format!("sample {i}").into();
+            map
+        });
+        fs::write(&saved, Value::Array(maps.collect()).to_string()).expect("written");
+        warpheap(&format!("map {} --perfetto {}", saved.display(), to.display()))
+    };
+    for (times, words) in [
+        (&[(7, 1), (7, 2), (7, 2)][..], "map 3 (`sample 2`) is not later than map 2 (`sample 1`)"),
+        (&[(7, 0), (6, 9)], "map 2 (`sample 1`) is not later"),
+        (&[(7, 0), (0, 0)], "map 2 (`sample 1`) has no time: its `unix_seconds` is 0"),
+        (&[(0, 0), (7, 0)], "map 1 (`sample 0`) has no time"),
+        (&[(u64::MAX - 1, 0), (u64::MAX, 0)], "is not later"),
+    ] {
+        let output = write(times);
+        assert_eq!(status(&output), 2, "{times:?}: {}", stdout_and_stderr(&output));
+        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+        assert!(out(&output).is_empty() && !to.exists());
+    }
+    for times in [&[(0, 0)][..], &[(7, 1), (7, 2), (8, 0)]] {
+        let output = write(times);
+        assert_eq!(status(&output), 0, "{times:?}: {}", stdout_and_stderr(&output));
+    }
 }

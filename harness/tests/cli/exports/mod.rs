@@ -226,6 +226,19 @@ fn invalid_requests_are_rejected_before_a_file_is_written() {
     assert!(!to.exists());
 }
 
+#[test]
+fn an_export_does_not_replace_the_log() {
+    let files = Files::new(LOG);
+    let detour = files.folder.path().join(".").join("log.csv");
+    for to in [&files.log, &detour] {
+        let line = format!("--trace {} --format perfetto --out {}", files.log.display(), to.display());
+        let output = warpheap(&format!("pool export {line}"));
+        assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
+        assert!(err(&output).contains("would replace the input"), "{}", err(&output));
+    }
+    assert_eq!(fs::read_to_string(&files.log).expect("it is there"), LOG);
+}
+
 /// Blocks that overlap, that end behind the address space, and have sizes without a sum in 64 bits.
 #[test]
 fn impossible_blocks_are_exported() {

@@ -2,8 +2,9 @@
 //!
 //! The case of names, blanks around values and the order of columns do not matter. RMM's logs are
 //! read unchanged: without `align`, where 256 is what RMM's allocators promise, without `tag`, with
-//! the time of day, and with addresses as streams.
+//! the time of day, which continues after midnight, and with addresses as streams.
 
+mod days;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use ticks::LogTicks;
 use super::{LogAction, LogRecord};
 use crate::error::{Error, Result};
 use csv::StringRecord;
+use days::{Days, time_of_day};
 use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
@@ -109,7 +111,7 @@ impl Columns {
         Ok(Columns { count, thread, time, action, pointer, size, stream, align, tag })
     }
 
-    fn read(&self, record: &StringRecord, tags: &mut Tags) -> Result<LogRow> {
+    fn read(&self, record: &StringRecord, tags: &mut Tags, days: &mut Days) -> Result<LogRow> {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != self.count {
             let (found, named) = (record.len(), self.count);
@@ -120,7 +122,7 @@ impl Columns {
         let align = self.align.map(|column| cell(column, ALIGN).align());
         let record = LogRecord {
             thread: cell(self.thread, "thread").number("a thread number")?,
-            time: cell(self.time, "time").time()?,
+            time: cell(self.time, "time").time(days)?,
             action: cell(self.action, "action").action()?,
             pointer: cell(self.pointer, "pointer").address()?,
             size: cell(self.size, "size").number("a number of bytes")?,
@@ -187,8 +189,9 @@ impl Cell<'_> {
     }
 
     /// Nanoseconds, or the time of day.
-    fn time(&self) -> Result<u64> {
-        let nanos = self.text.parse().ok().or_else(|| time_of_day(self.text));
+    fn time(&self, days: &mut Days) -> Result<u64> {
+        let of_day = || time_of_day(self.text).map(|time| days.continued(time));
+        let nanos = self.text.parse().ok().or_else(of_day);
         nanos.ok_or_else(|| {
             let text = self.text;
             self.invalid(format_args!(
@@ -196,17 +199,6 @@ impl Cell<'_> {
             ))
         })
     }
-}
-
-/// Nanoseconds since midnight, from `12:34:56.789012` or `12:34:56:789012`.
-fn time_of_day(text: &str) -> Option<u64> {
-    let mut parts = text.split([':', '.']);
-    let mut next = || parts.next().and_then(|part| part.parse::<u64>().ok());
-    let (hours, minutes, seconds, micros) = (next()?, next()?, next()?, next()?);
-    let within = hours < 24 && minutes < 60 && seconds <= 60 && micros < 1_000_000;
-    // Exactly six digits: any other number of digits is ambiguous.
-    let is_whole = parts.next().is_none() && text.len() - text.rfind([':', '.'])? == 7;
-    (within && is_whole).then(|| (((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros) * 1000)
 }
 
 /// Parses `0x7f00`, with or without the prefix.

@@ -1,6 +1,6 @@
 //! Reads the rows of a log one by one, in the order of the file.
 
-use super::{Columns, LogRow, Tags, unreadable};
+use super::{Columns, Days, LogRow, Tags, unreadable};
 use crate::error::Result;
 use csv::{Reader, ReaderBuilder, StringRecord, Trim};
 use std::fmt;
@@ -12,6 +12,7 @@ pub struct LogReader<R> {
     /// `None` for an empty input.
     columns: Option<Columns>,
     tags: Tags,
+    days: Days,
     /// The last row.
     record: StringRecord,
 }
@@ -32,7 +33,8 @@ impl<R: Read> LogReader<R> {
         let mut reader = ReaderBuilder::new().trim(Trim::Headers).flexible(true).from_reader(from);
         let header = reader.headers().map_err(|error| unreadable(&error))?;
         let columns = if header.is_empty() { None } else { Some(Columns::find(header)?) };
-        Ok(LogReader { reader, columns, tags: Tags::default(), record: StringRecord::new() })
+        let (tags, days, record) = (Tags::default(), Days::default(), StringRecord::new());
+        Ok(LogReader { reader, columns, tags, days, record })
     }
 
     /// Reads the next row. `None` at the end.
@@ -45,7 +47,7 @@ impl<R: Read> LogReader<R> {
         if !self.reader.read_record(&mut self.record).map_err(|error| unreadable(&error))? {
             return Ok(None);
         }
-        columns.read(&self.record, &mut self.tags).map(Some)
+        columns.read(&self.record, &mut self.tags, &mut self.days).map(Some)
     }
 
     /// Whether the log has the column `tag`.

@@ -78,6 +78,35 @@ fn rmm_logs_are_read_unchanged() {
     }
 }
 
+/// Times in seconds of the rows of an RMM log, in the order of the file.
+fn seconds(times: &[&str]) -> Vec<f64> {
+    let row = |time: &&str| format!("1,{time},allocate,0x1,1,0\n");
+    let rows: String = times.iter().map(row).collect();
+    let log = format!("Thread,Time,Action,Pointer,Size,Stream\n{rows}");
+    let mut reader = LogReader::new(log.as_bytes()).unwrap();
+    times.iter().map(|_| reader.read().unwrap().unwrap().record.time as f64 / 1e9).collect()
+}
+
+#[test]
+fn the_time_of_day_continues_after_midnight() {
+    const DAY: f64 = 86_400.0;
+    // Rows of several threads around midnight, and a second midnight.
+    let night = ["23:59:59.500000", "00:00:01.000000", "23:59:59.750000", "00:00:00.500000"];
+    let later = ["23:30:00.000000", "12:30:00.000000", "00:00:02.000000"];
+    assert_eq!(seconds(&night), [DAY - 0.5, DAY + 1.0, DAY - 0.25, DAY + 0.5]);
+    assert_eq!(
+        seconds(&[&night[..], &later].concat())[4..],
+        [DAY - 1800.0, DAY + 45_000.0, 2.0 * DAY + 2.0][..]
+    );
+    // Idle for more than 12 hours; rows that were written late on the same day.
+    assert_eq!(seconds(&["01:00:00.000000", "14:00:00.000000"]), [3600.0, 50_400.0]);
+    assert_eq!(seconds(&["13:00:00.000000", "01:30:00.000000"]), [46_800.0, 5400.0]);
+    // A leap second is the last one of its day.
+    assert_eq!(seconds(&["23:59:60.500000", "00:00:00.750000"]), [DAY + 0.5, DAY + 0.75]);
+    let log = format!("{NAMES}1,86399000000000,allocate,0x1,1,1,1\n1,5,free,0x1,1,1,1\n");
+    assert_eq!(read_log(log.as_bytes()).unwrap()[0].time, 5, "nanoseconds have no days");
+}
+
 #[test]
 fn blanks_and_column_order_are_ignored() {
     let log = "align, size,stream ,pointer,time,thread,action\n 16, 4 ,1,0x10, 9,2, allocate failure\n\n";

@@ -30,9 +30,9 @@ use std::hash::Hash;
 /// ([`Error::report`](crate::Error::report)). While other threads allocate, the figures are not a
 /// snapshot of one moment.
 ///
-/// `Display` prints all of it in some 20 lines, without a newline at the end, and the alternate form
-/// (`{report:#}`) prints the figures and the first sentence of the advice in one line. Control
-/// characters in names are escaped.
+/// `Display` prints all of it in some 20 lines, without a newline at the end. Its alternate form
+/// (`{report:#}`) is one line: the figures and the first sentence of the advice. Control characters
+/// in names are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryReport {

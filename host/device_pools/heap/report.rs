@@ -18,8 +18,8 @@ impl Heap {
     /// [`snapshot`](Self::snapshot) for the cost.
     ///
     /// In a debug heap, live blocks are grouped by the call that allocated them, otherwise by size
-    /// class. The heap counts failed allocations, but does not record their sizes. `{report:#}` prints
-    /// one line.
+    /// class. The heap counts failed allocations, but does not record their sizes. `{report:#}`
+    /// prints one line.
     ///
     /// ```
     /// use std::alloc::Layout;

@@ -85,7 +85,7 @@ mod tests {
     fn calls_to_an_upstream_are_not_explained() {
         let outside = explanation();
         assert_ne!(outside, Explanation::ByCaller);
-        let nested = || unexplained(|| explanation());
+        let nested = || unexplained(explanation);
         assert_eq!(unexplained(|| (nested(), explanation())), (Explanation::ByCaller, Explanation::ByCaller));
         std::panic::catch_unwind(|| unexplained(|| panic!("an upstream panics"))).unwrap_err();
         assert_eq!(explanation(), outside);

@@ -3,11 +3,12 @@
 #![cfg(not(loom))]
 
 use std::alloc::Layout;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use warpheap::host_pools::{
     BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator, Tagged, tag,
 };
 use warpheap::simt::{Executor, Mode};
-use warpheap::{Device, Error, HeldBy, MemoryReport, Result, Stream, report_out_of_memory};
+use warpheap::{Device, Error, HeldBy, MemoryReport, Result, Stream, Usage, report_out_of_memory};
 use warpheap_device::kernel::DevicePtr;
 
 const MIB: usize = 1 << 20;
@@ -41,7 +42,7 @@ fn failure(pool: &impl DeviceAllocator, size: usize, stream: &Stream) -> (Error,
 }
 
 #[test]
-fn a_fragmentation_is_blamed_on_the_tag_that_causes_it() {
+fn the_cause_of_a_fragmentation_is_the_tag_that_separates_free_ranges() {
     let (device, stream) = start();
     let pool = tagged(&device);
     let mut temporary = Vec::new();
@@ -79,7 +80,7 @@ fn a_fragmentation_is_blamed_on_the_tag_that_causes_it() {
 }
 
 #[test]
-fn a_leak_is_blamed_on_the_tag_that_never_frees() {
+fn the_cause_of_a_leak_is_the_tag_that_never_frees() {
     let (device, stream) = start();
     let pool = tagged(&device);
     let weights = tag("weights");
@@ -112,46 +113,149 @@ fn a_leak_is_blamed_on_the_tag_that_never_frees() {
     assert_eq!(stats.iter().map(|of| of.live_bytes).sum::<u64>(), report.used_bytes);
 }
 
-/// Each allocator reports its own state, with the names that it was given.
+/// Each allocator reports its own state, with the names that it was given, and the cause as far as
+/// it knows it.
 #[test]
 fn every_pool_explains_its_failures() {
     let (device, stream) = start();
     let driver = || SyncDriverAllocator::new(&device);
-    let pools: Vec<(&str, Box<dyn DeviceAllocator>)> = vec![
-        ("the block pool `tiles` of 4 blocks of 1048576 B", {
+    let in_use = "Not fragmented: too little memory is free.";
+    let limit =
+        "The limit of 4.0 MiB is reached: 4.0 MiB count towards it. The allocator below has 0 B free.";
+    let pools: Vec<(&str, &str, Box<dyn DeviceAllocator>)> = vec![
+        ("the block pool `tiles` of 4 blocks of 1048576 B", "Too little memory is free.", {
             let pool = BlockPool::builder(layout(MIB), 4).name("tiles").build_over(driver());
             Box::new(pool.unwrap())
         }),
-        ("the bump pool `frame` of 4194304 B", {
+        ("the bump pool `frame` of 4194304 B", in_use, {
             let pool = BumpPool::builder(layout(4 * MIB)).name("frame").build_over(driver());
             Box::new(pool.unwrap())
         }),
-        ("the stream-ordered pool `io`", {
+        ("the stream-ordered pool `io`", limit, {
             Box::new(DriverPool::builder().name("io").max_size(4 << 20).build(&device).unwrap())
         }),
-        ("a limit of 4.0 MiB on the driver's memory", Box::new(Limit::new(driver(), 4 << 20))),
-        ("a caching pool", {
-            Box::new(
-                CachingPool::builder()
-                    .segment_bytes(MIB as u64)
-                    .build_over(Limit::new(driver(), 4 << 20))
-                    .unwrap(),
-            )
+        ("a limit of 4.0 MiB on the driver's memory", limit, Box::new(Limit::new(driver(), 4 << 20))),
+        ("a caching pool", in_use, {
+            let pool = CachingPool::builder().segment_bytes(MIB as u64);
+            Box::new(pool.build_over(Limit::new(driver(), 4 << 20)).unwrap())
         }),
     ];
-    for (name, pool) in pools {
+    for (name, cause, pool) in pools {
         let blocks: Vec<_> = (0..4).map(|_| pool.allocate(layout(MIB), &stream).unwrap()).collect();
         let (error, report) = failure(&pool, MIB, &stream);
         assert!(report.allocator.starts_with(name), "{name}: {error}");
         assert_eq!((report.used_bytes, report.free_bytes), (4 << 20, 0), "{error}");
         assert_eq!((report.holders.len(), report.holders[0].blocks), (1, 4), "{error}");
-        assert_eq!(report.advice[0], "Not fragmented: too little memory is free.", "{error}");
+        let request = report.request.as_ref().expect("a request");
+        assert_eq!((request.bytes, request.align, request.tag.as_ref()), (1 << 20, 256, None), "{error}");
+        assert_eq!(report.advice[0], cause, "{error}");
+        assert!(report.advice[1].starts_with("Blocks of 1.0 MiB to 2.0 MiB hold 100 %"), "{error}");
         assert_eq!(error.to_string().matches("report of").count(), 1, "{error}");
         blocks.into_iter().for_each(|block| free(&pool, block, MIB, &stream));
         assert!(pool.report().request.is_none() && pool.report().holders.is_empty(), "{name}");
     }
-    let (error, report) = failure(&driver(), 512 * MIB, &stream);
-    assert!(matches!(error, Error::OutOfMemory(_)) && report.allocator == "the driver's memory", "{error}");
+}
+
+/// Only the driver knows the free ranges. The reports have the figures of the device instead.
+#[test]
+fn failures_of_the_driver_are_not_taken_for_fragmentation() {
+    let (device, stream) = start();
+    let driver = SyncDriverAllocator::new(&device);
+    let block = driver.allocate(layout(56 * MIB), &stream).unwrap();
+    let pool = DriverPool::builder().build(&device).unwrap();
+    let pools: [(&str, &dyn DeviceAllocator); 2] =
+        [("the driver's memory", &driver), ("a stream-ordered pool", &pool)];
+    for (name, pool) in pools {
+        let (error, report) = failure(&pool, 201 * MIB, &stream);
+        assert!(report.allocator.starts_with(name), "{error}");
+        let of_device = (report.device_free_bytes, report.device_total_bytes);
+        assert_eq!((of_device, report.free_ranges), ((Some(200 << 20), Some(256 << 20)), None), "{error}");
+        assert_eq!(report.advice[0], "Too little memory is free: 200.0 MiB of 256.0 MiB on the device.");
+        assert!(!error.to_string().contains("ragmented: "), "{error}");
+    }
+    free(&driver, block, 56 * MIB, &stream);
+}
+
+/// The limit counts its own blocks, and its upstream has free memory.
+#[test]
+fn a_limit_is_the_cause_while_its_upstream_has_free_memory() {
+    let (device, stream) = start();
+    let pool = CachingPool::builder().max_bytes(64 << 20).segment_bytes(64 << 20).build(&device).unwrap();
+    let limit = Limit::new(&pool, 8 << 20);
+    let of_another = pool.allocate(layout(16 * MIB), &stream).unwrap();
+    let blocks = [(); 2].map(|()| limit.allocate(layout(3 * MIB), &stream).unwrap());
+    let (error, report) = failure(&limit, 4 * MIB, &stream);
+    assert_eq!((report.limit_bytes, report.limited_bytes), (Some(8 << 20), Some(6 << 20)), "{error}");
+    let all = report.used_bytes + report.free_bytes + report.withheld_bytes;
+    assert_eq!((all, report.reserved_bytes), (64 << 20, 64 << 20), "{error}");
+    assert_eq!(
+        report.advice[0],
+        "The limit of 8.0 MiB is reached: 6.0 MiB count towards it. The allocator below has 42.0 MiB free.",
+        "{error}"
+    );
+    assert!(!error.to_string().contains("ragmented: "), "{error}");
+    blocks.into_iter().for_each(|block| free(&limit, block, 3 * MIB, &stream));
+    free(&pool, of_another, 16 * MIB, &stream);
+}
+
+/// Counts failed allocations, and their reports.
+struct Watched<A> {
+    upstream: A,
+    failures: AtomicUsize,
+    reports: AtomicUsize,
+}
+
+impl<A> Watched<A> {
+    fn new(upstream: A) -> Watched<A> {
+        Watched { upstream, failures: AtomicUsize::new(0), reports: AtomicUsize::new(0) }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.failures.load(Relaxed), self.reports.load(Relaxed))
+    }
+}
+
+// SAFETY: A1 to A3 hold for the upstream.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for Watched<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        self.upstream.allocate(layout, stream).inspect_err(|error| {
+            self.failures.fetch_add(1, Relaxed);
+            self.reports.fetch_add(usize::from(error.report().is_some()), Relaxed);
+        })
+    }
+
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        // SAFETY: the caller's promises P1 and P2.
+        unsafe { self.upstream.deallocate(ptr, layout, stream) }
+    }
+
+    fn usage(&self) -> Usage {
+        self.upstream.usage()
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.upstream.report()
+    }
+}
+
+#[test]
+fn only_the_outermost_allocator_makes_a_report() {
+    let (device, stream) = start();
+    let watched = Watched::new(Limit::new(SyncDriverAllocator::new(&device), 3 << 20));
+    let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(&watched).unwrap();
+    // The upstream has no full segment, but less is enough.
+    pool.allocate(layout(MIB), &stream).unwrap();
+    assert_eq!(watched.counts(), (1, 0), "no report for a successful allocation");
+    let inner = Watched::new(pool);
+    let (_, report) = failure(&Tagged::new(&inner), 4 * MIB, &stream);
+    assert_eq!((report.held_by, inner.counts()), (HeldBy::Tag, (1, 0)));
+    assert!(watched.counts().0 > 1 && watched.counts().1 == 0, "{:?}", watched.counts());
+    let (_, report) = failure(&inner, 4 * MIB, &stream);
+    assert_eq!((report.held_by, inner.counts()), (HeldBy::Size, (2, 1)));
 }
 
 #[test]

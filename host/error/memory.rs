@@ -86,11 +86,21 @@ pub enum OutOfMemory {
 }
 
 impl OutOfMemory {
-    /// The place of the report, in the errors that can have one.
-    pub(super) fn report_mut(&mut self) -> Option<&mut Option<Box<MemoryReport>>> {
+    /// Adds a report to the errors that can have one; see [`Error::with_report`](super::Error).
+    pub(super) fn add_report(&mut self, make: impl FnOnce(Option<(u64, u64)>) -> MemoryReport) {
         match self {
-            OutOfMemory::Device { report, .. } | OutOfMemory::Pool { report, .. } => Some(report),
-            OutOfMemory::Reservation { .. } | OutOfMemory::AddressSpace { .. } => None,
+            OutOfMemory::Device { report, free, total, .. } => {
+                *report = Some(Box::new(make(Some((free.0, total.0)))));
+            }
+            OutOfMemory::Pool { report, .. } => *report = Some(Box::new(make(None))),
+            OutOfMemory::Reservation { .. } | OutOfMemory::AddressSpace { .. } => {}
+        }
+    }
+
+    /// Adds how to get a report. The message of `Pool` always has it: only host pools return that.
+    pub(super) fn add_hint(&mut self) {
+        if let OutOfMemory::Device { advice, .. } = self {
+            advice.push_str(HINT);
         }
     }
 

@@ -216,12 +216,19 @@ impl Error {
         }
     }
 
-    /// Adds a report, if this is the failure of a pool that was out of memory.
-    pub(crate) fn with_report(mut self, report: impl FnOnce() -> MemoryReport) -> Error {
-        if let Error::OutOfMemory(error) = &mut self
-            && let Some(place) = error.report_mut()
-        {
-            *place = Some(Box::new(report()));
+    /// Adds a report, if this is the failure of a pool that was out of memory. `report` gets the
+    /// free and the total bytes of the device, if the driver failed the allocation.
+    pub(crate) fn with_report(mut self, report: impl FnOnce(Option<(u64, u64)>) -> MemoryReport) -> Error {
+        if let Error::OutOfMemory(error) = &mut self {
+            error.add_report(report);
+        }
+        self
+    }
+
+    /// Adds how to get a report, if this is the failure of a pool that was out of memory.
+    pub(crate) fn with_report_hint(mut self) -> Error {
+        if let Error::OutOfMemory(error) = &mut self {
+            error.add_hint();
         }
         self
     }

@@ -185,7 +185,7 @@ fn an_error_is_small() {
 fn only_out_of_memory_errors_of_pools_have_a_report() {
     for error in all() {
         let before = error.to_string();
-        let report = || crate::report::MemoryReport { allocator: "a limit".into(), ..Default::default() };
+        let report = |_| crate::report::MemoryReport { allocator: "a limit".into(), ..Default::default() };
         let with = error.with_report(report);
         let has_report = (23..=24).contains(&position(&with));
         assert_eq!(with.report().is_some(), has_report, "{with}");

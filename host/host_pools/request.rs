@@ -4,7 +4,7 @@ use super::allocator::DeviceAllocator;
 use super::tag::current_tag;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, InvalidConfig, InvalidFree, InvalidRequest, Result};
-use crate::report::{FailedRequest, reports_out_of_memory};
+use crate::report::{Explanation, FailedRequest, MemoryReport, explanation};
 use std::alloc::Layout;
 use warpheap_device::kernel::DevicePtr;
 
@@ -31,17 +31,21 @@ pub(super) fn named(kind: &str, name: Option<&str>) -> String {
 }
 
 /// Adds the report of `pool` to the error of a failed allocation, if the pool was out of memory and
-/// reports are on. Replaces the report of an upstream.
+/// reports are on, and otherwise how to turn them on. An allocator that is the upstream of another
+/// one adds nothing.
 #[cold]
 pub(super) fn explain(error: Error, layout: Layout, pool: &(impl DeviceAllocator + ?Sized)) -> Error {
-    if !reports_out_of_memory() {
-        return error;
+    match explanation() {
+        Explanation::ByCaller => error,
+        Explanation::Hint => error.with_report_hint(),
+        Explanation::Report => error.with_report(|device| {
+            let (bytes, align) = (layout.size() as u64, layout.align() as u64);
+            let tag = current_tag().as_deref().map(str::to_owned);
+            let (device_free_bytes, device_total_bytes) = device.unzip();
+            let report = MemoryReport { device_free_bytes, device_total_bytes, ..pool.report() };
+            report.of_failure(FailedRequest { bytes, align, tag })
+        }),
     }
-    error.with_report(|| {
-        let (bytes, align) = (layout.size() as u64, layout.align() as u64);
-        let tag = current_tag().as_deref().map(str::to_owned);
-        pool.report().of_failure(FailedRequest { bytes, align, tag })
-    })
 }
 
 /// Rejects a stream of another device and a size of zero. The name is read only for an error.

@@ -15,14 +15,17 @@
 
 use super::{HeldBy, Holder, MemoryReport, Withheld, count};
 use crate::error::Bytes;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write};
 
 /// Holders that are printed.
 const SHOWN: usize = 8;
 
 impl Display for MemoryReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "report of {}", self.allocator)?;
+        if f.alternate() {
+            return self.fmt_line(f);
+        }
+        write!(f, "report of {}", OneLine(&self.allocator))?;
         self.fmt_request(f)?;
         self.fmt_figures(f)?;
         self.fmt_picture(f)?;
@@ -34,13 +37,36 @@ impl Display for MemoryReport {
     }
 }
 
+/// Prints a name that a program chose, with control characters escaped.
+pub(super) struct OneLine<'a>(pub &'a str);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|char| match char.is_control() {
+            true => write!(f, "{}", char.escape_default()),
+            false => f.write_char(char),
+        })
+    }
+}
+
 impl MemoryReport {
+    /// The alternate form.
+    fn fmt_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (used, reserved) = (Bytes(self.used_bytes), Bytes(self.reserved_bytes));
+        write!(f, "{}: {used:#} of {reserved:#} in use, free ", OneLine(&self.allocator))?;
+        self.fmt_free(f)?;
+        if let Some(failed) = self.failed_allocations.filter(|failed| *failed > 0) {
+            write!(f, "; {} failed", count(failed, "allocation"))?;
+        }
+        self.advice.first().map_or(Ok(()), |sentence| write!(f, ". {sentence}"))
+    }
+
     fn fmt_request(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(request) = &self.request {
             let size = Bytes(request.bytes);
             write!(f, "\n  request    {size:#}, aligned to {}", request.align)?;
             if let Some(tag) = &request.tag {
-                write!(f, ", tag `{tag}`")?;
+                write!(f, ", tag `{}`", OneLine(tag))?;
             }
         }
         match self.failed_allocations {
@@ -54,19 +80,31 @@ impl MemoryReport {
         if let Some(limit) = self.limit_bytes.filter(|limit| *limit != self.reserved_bytes) {
             write!(f, "; limit {:#}", Bytes(limit))?;
         }
-        write!(f, "\n  free       {:#}", Bytes(self.free_bytes))?;
-        if let Some(ranges) = self.free_ranges {
-            write!(f, " in {}", count(ranges, "range"))?;
+        if let Some(limited) = self.limited_bytes.filter(|limited| *limited != self.used_bytes) {
+            write!(f, ", {:#} count towards it", Bytes(limited))?;
         }
-        if let Some(largest) = self.largest_free_bytes {
-            let fragmentation = 100.0 * self.fragmentation();
-            write!(f, ", the largest {:#}; fragmentation {fragmentation:.1} %", Bytes(largest))?;
-        }
+        write!(f, "\n  free       ")?;
+        self.fmt_free(f)?;
         if self.withheld_bytes > 0 {
             let more = Bytes(self.withheld_bytes);
             write!(f, "\n             {more:#} more {}", self.withheld)?;
         }
-        Ok(())
+        match (self.device_free_bytes, self.device_total_bytes) {
+            (Some(free), Some(total)) => {
+                write!(f, "\n  device     {:#} of {:#} free", Bytes(free), Bytes(total))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The free bytes, their ranges, and the largest of these.
+    fn fmt_free(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", Bytes(self.free_bytes))?;
+        if let Some(ranges) = self.free_ranges {
+            write!(f, " in {}", count(ranges, "range"))?;
+        }
+        let Some(largest) = self.largest_free_bytes.map(Bytes) else { return Ok(()) };
+        write!(f, ", the largest {largest:#}; fragmentation {:.1} %", 100.0 * self.fragmentation())
     }
 
     fn fmt_picture(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -107,7 +145,7 @@ impl Holder {
         if has_freed {
             write!(f, " {:>9}", self.freed.map_or("-".into(), |freed| freed.to_string()))?;
         }
-        write!(f, " {ends_free_ranges:>12}  {name}")
+        write!(f, " {ends_free_ranges:>12}  {}", OneLine(name))
     }
 }
 

@@ -1,68 +1,60 @@
-//! Groups live blocks by name.
+//! Groups live blocks by a key.
 
 use super::Holder;
 use super::space::Space;
 use crate::error::Bytes;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 /// Groups of blocks, and for each the free ranges that end at one of them.
-pub(crate) struct Holders<'a> {
+pub(crate) struct Holders<'a, K> {
     space: Option<&'a Space>,
     /// The starts of pieces before which a free range ends.
     gap_ends: HashSet<u64>,
-    holders: HashMap<String, Holder>,
-    /// The last piece that counted for each holder.
-    counted: HashMap<String, HashSet<u64>>,
+    holders: HashMap<K, Group>,
 }
 
-impl<'a> Holders<'a> {
-    pub fn new(space: Option<&'a Space>) -> Holders<'a> {
+#[derive(Default)]
+struct Group {
+    blocks: u64,
+    bytes: u64,
+    /// The pieces with these blocks before which a free range ends.
+    pieces: HashSet<u64>,
+}
+
+impl<'a, K: Eq + Hash> Holders<'a, K> {
+    pub fn new(space: Option<&'a Space>) -> Holders<'a, K> {
         let gap_ends = space.map(Space::gap_ends).unwrap_or_default().into_iter().collect();
-        Holders { space, gap_ends, holders: HashMap::new(), counted: HashMap::new() }
+        Holders { space, gap_ends, holders: HashMap::new() }
     }
 
     /// Adds live blocks of one piece: their number and bytes.
-    pub fn add(&mut self, name: &str, start: u64, (blocks, bytes): (u64, u64)) {
-        let ends_gap = self.ends_gap(name, start);
-        let holder = match self.holders.get_mut(name) {
-            Some(holder) => holder,
-            None => {
-                let holder = Holder { name: name.into(), ..Holder::default() };
-                self.holders.entry(name.into()).or_insert(holder)
-            }
+    pub fn add(&mut self, key: K, start: u64, (blocks, bytes): (u64, u64)) {
+        let piece = self.space.and_then(|space| space.piece_of(start)).map(|piece| piece.start);
+        let ended = piece.filter(|start| self.gap_ends.contains(start));
+        let group = self.holders.entry(key).or_default();
+        group.blocks = group.blocks.saturating_add(blocks);
+        group.bytes = group.bytes.saturating_add(bytes);
+        group.pieces.extend(ended);
+    }
+
+    /// The groups, those with the most bytes first, then by name. `named` returns the name of a
+    /// group, and the number of its blocks that were freed, if it is known.
+    pub fn finish(self, named: impl Fn(K) -> (String, Option<u64>)) -> Vec<Holder> {
+        let holder = |(key, Group { blocks, bytes, pieces })| {
+            let (name, freed) = named(key);
+            Holder { name, blocks, bytes, freed, ends_free_ranges: pieces.len() as u64 }
         };
-        holder.blocks += blocks;
-        holder.bytes += bytes;
-        holder.ends_free_ranges += u64::from(ends_gap);
-    }
-
-    /// Whether a free range ends at the piece with this block, and no other block of the same
-    /// holder in that piece was counted before.
-    fn ends_gap(&mut self, name: &str, start: u64) -> bool {
-        let Some(piece) = self.space.and_then(|space| space.piece_of(start)) else { return false };
-        if !self.gap_ends.contains(&piece.start) {
-            return false;
-        }
-        match self.counted.get_mut(name) {
-            Some(pieces) => pieces.insert(piece.start),
-            None => self.counted.entry(name.into()).or_default().insert(piece.start),
-        }
-    }
-
-    /// The groups, those with the most bytes first, then by name.
-    pub fn finish(self) -> Vec<Holder> {
-        let mut holders: Vec<_> = self.holders.into_values().collect();
+        let mut holders: Vec<_> = self.holders.into_iter().map(holder).collect();
         holders.sort_by(|a, b| Reverse(a.bytes).cmp(&Reverse(b.bytes)).then_with(|| a.name.cmp(&b.name)));
         holders
     }
 }
 
-/// The names of the doublings that contain sizes, such as `1.0 MiB to 2.0 MiB`, by the exponent of
-/// their start.
-pub(super) fn doublings() -> [String; 64] {
-    std::array::from_fn(|exponent| {
-        let from = 1_u64 << exponent;
-        format!("{:#} to {:#}", Bytes(from), Bytes(from.saturating_mul(2)))
-    })
+/// The name of the doubling that begins with 2 to the power of `exponent`, such as `1.0 MiB to 2.0
+/// MiB`.
+pub(super) fn doubling(exponent: u32) -> String {
+    let from = 1_u64.checked_shl(exponent).unwrap_or(u64::MAX);
+    format!("{:#} to {:#}", Bytes(from), Bytes(from.saturating_mul(2)))
 }

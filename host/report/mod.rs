@@ -12,14 +12,15 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use holders::Holders;
+use holders::Holders;
 pub use setting::report_out_of_memory;
-pub(crate) use setting::reports_out_of_memory;
+pub(crate) use setting::{Explanation, explanation, unexplained};
 pub use space::Cell;
 pub(crate) use space::{Extent, Space};
 
 use crate::usage::Usage;
 use serde::Serialize;
+use std::hash::Hash;
 
 /// The state of an allocator at one moment, and for a failed allocation its cause.
 ///
@@ -29,7 +30,9 @@ use serde::Serialize;
 /// ([`Error::report`](crate::Error::report)). While other threads allocate, the figures are not a
 /// snapshot of one moment.
 ///
-/// `Display` prints all of it in some 20 lines, without a newline at the end.
+/// `Display` prints all of it in some 20 lines, without a newline at the end. Its alternate form
+/// (`{report:#}`) is one line: the figures and the first sentence of the advice. Control characters
+/// in names are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryReport {
@@ -37,7 +40,8 @@ pub struct MemoryReport {
     pub allocator: String,
     /// The failed allocation, if the report explains one.
     pub request: Option<FailedRequest>,
-    /// Number of failed allocations so far, if the allocator counts them.
+    /// Number of failed allocations so far, if the allocator counts them. A device heap counts from
+    /// its last reset.
     pub failed_allocations: Option<u64>,
     /// Bytes of live blocks, including rounding.
     pub used_bytes: u64,
@@ -45,6 +49,10 @@ pub struct MemoryReport {
     pub reserved_bytes: u64,
     /// Limit of the used and of the reserved bytes, if there is one.
     pub limit_bytes: Option<u64>,
+    /// What counts towards the limit, if it is not the reserved bytes: the requested sizes of the
+    /// blocks allocated through a [`Limit`](crate::host_pools::Limit), or the used bytes of a
+    /// [`DriverPool`](crate::host_pools::DriverPool).
+    pub limited_bytes: Option<u64>,
     /// Bytes of the free ranges. If the addresses are not known: reserved minus used bytes.
     pub free_bytes: u64,
     /// Other bytes that are not in use: free blocks that serve one size class only, padding, the
@@ -54,6 +62,10 @@ pub struct MemoryReport {
     pub largest_free_bytes: Option<u64>,
     /// Number of free ranges, if the addresses are known: each lies between two used pieces.
     pub free_ranges: Option<u64>,
+    /// The device's free memory after the failure, if the driver failed the allocation.
+    pub device_free_bytes: Option<u64>,
+    /// The device's memory, in the same case.
+    pub device_total_bytes: Option<u64>,
     /// The addresses that the allocator holds, in at most 64 cells of equal size, in address order.
     /// Empty if they are not known.
     pub picture: Vec<Cell>,
@@ -162,28 +174,27 @@ impl MemoryReport {
         self
     }
 
-    /// Groups live blocks by a name. Each item has neighbouring blocks of one piece: the name,
-    /// their start, their number and their bytes.
-    pub(crate) fn held_by(
+    /// Groups live blocks by a key. Each item has neighbouring blocks of one piece: the key, their
+    /// start, their number and their bytes. `named`: see [`Holders::finish`].
+    pub(crate) fn held_by<K: Eq + Hash>(
         mut self,
         held_by: HeldBy,
-        blocks: impl IntoIterator<Item = (impl AsRef<str>, u64, u64, u64)>,
+        blocks: impl IntoIterator<Item = (K, u64, u64, u64)>,
+        named: impl Fn(K) -> (String, Option<u64>),
     ) -> MemoryReport {
         let mut holders = Holders::new(self.space.as_ref());
-        for (name, start, blocks, bytes) in blocks {
-            holders.add(name.as_ref(), start, (blocks, bytes));
+        for (key, start, blocks, bytes) in blocks {
+            holders.add(key, start, (blocks, bytes));
         }
-        self.holders = holders.finish();
+        self.holders = holders.finish(named);
         self.held_by = held_by;
         self
     }
 
     /// Groups live blocks by their size: start and bytes of each.
     pub(crate) fn held_by_size(self, blocks: impl IntoIterator<Item = (u64, u64)>) -> MemoryReport {
-        let names = holders::doublings();
-        let name = |bytes: u64| &names[bytes.max(1).ilog2() as usize];
-        let named = blocks.into_iter().map(|(start, bytes)| (name(bytes), start, 1, bytes));
-        self.held_by(HeldBy::Size, named)
+        let keyed = blocks.into_iter().map(|(start, bytes)| (bytes.max(1).ilog2(), start, 1, bytes));
+        self.held_by(HeldBy::Size, keyed, |exponent| (holders::doubling(exponent), None))
     }
 
     /// Makes it the report of a failed allocation.

@@ -1,5 +1,6 @@
 //! Whether failed allocations carry a report.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The environment variable.
@@ -12,6 +13,11 @@ const ON: u8 = 2;
 // ordering: relaxed; the setting publishes no other data.
 static SETTING: AtomicU8 = AtomicU8::new(UNREAD);
 
+thread_local! {
+    /// Whether this thread is in a call of an allocator to its upstream.
+    static IN_UPSTREAM: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Sets whether the error of a failed allocation of a host pool carries a report, which its message
 /// then shows after the first line. Applies to the whole process, and to later failures.
 ///
@@ -23,8 +29,43 @@ pub fn report_out_of_memory(on: bool) {
     SETTING.store(if on { ON } else { OFF }, Relaxed);
 }
 
+/// What the error of a failed allocation shows besides its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Explanation {
+    /// Nothing: the allocator that called this one explains the failure, or does not fail.
+    ByCaller,
+    /// How to get a report.
+    Hint,
+    /// The report.
+    Report,
+}
+
+/// What the error of an allocation that fails now shows.
+pub(crate) fn explanation() -> Explanation {
+    match (IN_UPSTREAM.get(), reports_out_of_memory()) {
+        (true, _) => Explanation::ByCaller,
+        (false, false) => Explanation::Hint,
+        (false, true) => Explanation::Report,
+    }
+}
+
+/// Calls an upstream whose failure the caller explains itself, or handles. The upstream makes no
+/// reports: their time would be wasted.
+#[inline]
+pub(crate) fn unexplained<T>(call: impl FnOnce() -> T) -> T {
+    /// Restores the value from before, also if the upstream panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IN_UPSTREAM.set(self.0);
+        }
+    }
+    let _restore = Restore(IN_UPSTREAM.replace(true));
+    call()
+}
+
 /// Whether failed allocations carry a report.
-pub(crate) fn reports_out_of_memory() -> bool {
+fn reports_out_of_memory() -> bool {
     match SETTING.load(Relaxed) {
         UNREAD => {
             let on = std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
@@ -33,5 +74,22 @@ pub(crate) fn reports_out_of_memory() -> bool {
             set.map_or_else(|other| other == ON, |_| on)
         }
         setting => setting == ON,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_to_an_upstream_are_not_explained() {
+        let outside = explanation();
+        assert_ne!(outside, Explanation::ByCaller);
+        let nested = || unexplained(explanation);
+        assert_eq!(unexplained(|| (nested(), explanation())), (Explanation::ByCaller, Explanation::ByCaller));
+        std::panic::catch_unwind(|| unexplained(|| panic!("an upstream panics"))).unwrap_err();
+        assert_eq!(explanation(), outside);
+        let of_another = unexplained(|| std::thread::spawn(explanation).join().unwrap());
+        assert_eq!(of_another, outside);
     }
 }

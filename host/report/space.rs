@@ -97,7 +97,7 @@ impl Space {
     pub(super) fn free(&self) -> Free {
         let mut free = Free::default();
         self.for_each_gap(|gap, _| {
-            free.bytes += gap.bytes;
+            free.bytes = free.bytes.saturating_add(gap.bytes);
             free.largest = free.largest.max(gap.bytes);
             free.ranges += 1;
         });
@@ -123,7 +123,7 @@ impl Space {
         let mut befores = Vec::with_capacity(self.segments.len());
         let all = self.segments.iter().fold(0, |all: u64, segment| {
             befores.push(all);
-            all + segment.bytes
+            all.saturating_add(segment.bytes)
         });
         let size = all.div_ceil(CELLS).max(1);
         let cell = |index| Cell { bytes: size.min(all - index * size), used_bytes: 0 };
@@ -132,13 +132,17 @@ impl Space {
             let behind = self.segments.partition_point(|segment| segment.start <= range.start);
             let Some(index) = behind.checked_sub(1) else { continue };
             let segment = self.segments[index];
-            let from = befores[index] + (range.start - segment.start).min(segment.bytes);
-            let to = befores[index] + (range.end() - segment.start).min(segment.bytes);
-            let mut at = from;
+            let offset = |address: u64| {
+                let in_segment = (address - segment.start).min(segment.bytes);
+                befores[index].saturating_add(in_segment).min(all)
+            };
+            let (mut at, to) = (offset(range.start), offset(range.end()));
             while at < to {
-                let (index, next) = (at / size, to.min((at / size + 1) * size));
+                let (index, next) = (at / size, to.min((at / size + 1).saturating_mul(size)));
                 let share = u128::from(bytes) * u128::from(next - at) / u128::from(range.bytes);
-                cells[index as usize].used_bytes += share as u64;
+                let cell = &mut cells[index as usize];
+                // The bytes of an invalid map may exceed those of its slabs.
+                cell.used_bytes = cell.used_bytes.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
                 at = next;
             }
         }

@@ -81,8 +81,8 @@ fn a_fragmentation_is_explained_by_the_blocks_that_cause_it() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    let is_other = failed(pool(&pins), 3).advice[0].starts_with("Enough memory is free now");
-    assert!(is_other);
+    let fits = &failed(pool(&pins), 3).advice[0];
+    assert!(fits.starts_with("Enough memory is free now") && fits.contains("alignment"), "{fits}");
 }
 
 #[test]
@@ -105,7 +105,93 @@ fn without_the_request_the_cause_follows_from_what_is_free() {
     };
     assert!(cause(&pins).starts_with("Fragmented"));
     assert!(cause(&[(0, 63)]).starts_with("Not fragmented"));
-    assert!(cause(&[(0, 8)]).starts_with("Enough memory is free now"));
+    let unknown = cause(&[(0, 8)]);
+    assert_eq!(
+        unknown,
+        "3 allocations failed, of sizes that are not recorded. The free memory now would serve requests of up to 56.0 MiB."
+    );
+}
+
+/// The report of an allocator with these bytes, if only the driver knows the ranges.
+fn without_ranges(used: u64, reserved: u64) -> MemoryReport {
+    let usage = Usage { used_bytes: used * MIB, reserved_bytes: reserved * MIB, largest_free_bytes: None };
+    MemoryReport::new("a pool", usage).held_by_size([(0, used * MIB)])
+}
+
+#[test]
+fn without_ranges_a_report_says_nothing_of_fragmentation() {
+    let of_device = |free: u64| MemoryReport {
+        device_free_bytes: Some(free * MIB),
+        device_total_bytes: Some(100 * MIB),
+        ..without_ranges(8, 16)
+    };
+    let with_largest = MemoryReport { largest_free_bytes: Some(4 * MIB), ..without_ranges(8, 16) };
+    for (report, mib, expected) in [
+        (without_ranges(8, 16), 9, "Too little memory is free."),
+        (without_ranges(8, 16), 4, "8.0 MiB are free, but it is not known in which ranges."),
+        (with_largest.clone(), 6, "8.0 MiB are free, but it is not known in which ranges."),
+        (with_largest, 4, "Enough memory is free now: "),
+        (of_device(3), 12, "Too little memory is free: 3.0 MiB of 100.0 MiB on the device."),
+        (
+            of_device(3),
+            2,
+            "3.0 MiB of 100.0 MiB are free on the device, and 8.0 MiB in the allocator, but only",
+        ),
+    ] {
+        let text = failed(report, mib).to_string();
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("ragmented"), "{text}");
+    }
+    let counted = MemoryReport { failed_allocations: Some(1), ..without_ranges(8, 16) }.concluded();
+    let words = "1 allocation failed, of sizes that are not recorded. The free memory now is 8.0 MiB.";
+    assert_eq!(counted.advice, [words]);
+    assert!(failed(of_device(3), 2).to_string().contains("\n  device     3.0 MiB of 100.0 MiB free\n"));
+}
+
+#[test]
+fn a_reached_limit_is_the_cause_whatever_is_free_below() {
+    let limited = |limited: u64, limit: u64| MemoryReport {
+        limit_bytes: Some(limit * MIB),
+        limited_bytes: Some(limited * MIB),
+        ..pool(&[(0, 20)])
+    };
+    let report = failed(limited(10, 12), 4);
+    assert_eq!(
+        report.advice[0],
+        "The limit of 12.0 MiB is reached: 10.0 MiB count towards it. The allocator below has 44.0 MiB free."
+    );
+    assert!(report.advice[1].starts_with("Blocks of 16.0 MiB to 32.0 MiB hold 100 %"), "{report}");
+    assert_eq!(report.advice[2], "Free them earlier, or raise the limit.");
+    assert!(report.to_string().contains("in use     20.0 MiB of 64.0 MiB; limit 12.0 MiB, 10.0 MiB count"));
+    assert_eq!(report.used_bytes + report.free_bytes + report.withheld_bytes, report.reserved_bytes);
+    assert!(failed(limited(10, 12), 13).advice[0].starts_with("The request exceeds the limit of 12.0 MiB"));
+    // Blocks of others may exceed the limit.
+    assert!(failed(limited(4, 12), 8).advice[0].starts_with("Enough memory is free now"));
+}
+
+#[test]
+fn the_alternate_form_is_one_line() {
+    let pins: Vec<(u64, u64)> = (0..16).map(|n| (4 * n + 3, 1)).collect();
+    let report = MemoryReport { failed_allocations: Some(3), ..pool(&pins) }.concluded();
+    assert_eq!(
+        format!("{report:#}"),
+        "a pool: 16.0 MiB of 64.0 MiB in use, free 48.0 MiB in 16 ranges, the largest 3.0 MiB; fragmentation 93.8 %; \
+         3 allocations failed. Fragmented: 48.0 MiB are free, but in 16 ranges of at most 3.0 MiB."
+    );
+    let unused = format!("{:#}", without_ranges(0, 16));
+    assert_eq!(unused, "a pool: 0 B of 16.0 MiB in use, free 16.0 MiB");
+}
+
+#[test]
+fn names_stay_on_their_line() {
+    let name = "two\nlines\r\u{1b}[1m";
+    let report = pool(&[(0, 64)]).held_by(HeldBy::Tag, [(0, 0, 1, 64 * MIB)], |_| (name.into(), None));
+    let request = FailedRequest { bytes: MIB, align: 1, tag: Some(name.into()) };
+    let report = MemoryReport { allocator: name.into(), ..report }.of_failure(request);
+    let text = report.to_string();
+    assert_eq!(text.matches(r"two\nlines\r\u{1b}[1m").count(), 4, "{text}");
+    assert_eq!(text.lines().count(), 11, "{text}");
+    assert_eq!(report.holders[0].name, name);
 }
 
 /// All figures at their extremes.
@@ -120,6 +206,9 @@ fn printing_does_not_panic() {
         used_bytes: max,
         reserved_bytes: max,
         limit_bytes: Some(0),
+        limited_bytes: Some(max),
+        device_free_bytes: Some(max),
+        device_total_bytes: Some(0),
         free_bytes: max,
         withheld_bytes: max,
         largest_free_bytes: Some(max),
@@ -134,6 +223,12 @@ fn printing_does_not_panic() {
         let text = MemoryReport { request, ..report.clone() }.concluded().to_string();
         assert!(text.contains("[#9]") && text.ends_with('.'), "{text}");
     }
+    let everywhere = Extent { start: 0, bytes: max };
+    let space = Space::new(vec![everywhere, everywhere], vec![everywhere]);
+    let used = [(everywhere, max), (Extent { start: 1, bytes: 1 }, max), (everywhere, max)];
+    let report = report.with_space(space, used).held_by_size([(0, max), (max, max), (1, 0)]);
+    assert_eq!(report.picture.len(), 64);
+    assert!(!report.concluded().to_string().is_empty());
 }
 
 #[test]

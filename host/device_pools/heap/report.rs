@@ -18,7 +18,8 @@ impl Heap {
     /// [`snapshot`](Self::snapshot) for the cost.
     ///
     /// In a debug heap, live blocks are grouped by the call that allocated them, otherwise by size
-    /// class. The heap counts failed allocations, but does not record their sizes.
+    /// class. The heap counts failed allocations, but does not record their sizes. `{report:#}`
+    /// prints one line.
     ///
     /// ```
     /// use std::alloc::Layout;
@@ -55,13 +56,14 @@ impl HeapSnapshot {
             let name = site.map_or_else(|| UNKNOWN_SITE.into(), AllocationSite::to_string);
             blocks.push((name, leak.address.wrapping_sub(base), 1, leak.bytes));
         });
-        let report = report.held_by(HeldBy::Site, blocks);
+        let report = report.held_by(HeldBy::Site, blocks, |site| (site, None));
         MemoryReport { withheld: Withheld::InQuarantine, ..report }.concluded()
     }
 }
 
 impl HeapMap {
-    /// The report of a valid map, with the live blocks by size class; see [`Heap::report`].
+    /// The report of the map, with the live blocks by size class; see [`Heap::report`]. The figures
+    /// of an [invalid](Self::validate) map are meaningless.
     #[must_use]
     pub fn report(&self) -> MemoryReport {
         let totals: MapTotals = self.totals();
@@ -71,8 +73,8 @@ impl HeapMap {
             largest_free_bytes: None,
         };
         let extent = |part: &MapPart| Extent {
-            start: u64::from(part.first_slab) * self.slab_bytes,
-            bytes: u64::from(part.slabs) * self.slab_bytes,
+            start: u64::from(part.first_slab).saturating_mul(self.slab_bytes),
+            bytes: u64::from(part.slabs).saturating_mul(self.slab_bytes),
         };
         let used = self.parts.iter().filter(|part| !part.is_free() && part.content != SlabContent::Unmapped);
         let space = Space::new(
@@ -86,7 +88,8 @@ impl HeapMap {
             "" => "a heap".to_owned(),
             label => format!("a heap, {label}"),
         };
-        let report = MemoryReport::new(heap, usage).with_space(space, drawn).held_by(HeldBy::Class, holders);
+        let report = MemoryReport::new(heap, usage).with_space(space, drawn);
+        let report = report.held_by(HeldBy::Class, holders, |class| (class, None));
         MemoryReport {
             failed_allocations: Some(self.failed_allocations),
             limit_bytes: Some(self.heap_bytes),
@@ -107,8 +110,8 @@ impl MapPart {
     fn live(&self) -> Option<Live> {
         let (name, blocks, bytes) = match self.content {
             SlabContent::Run { block_bytes, blocks, free_blocks, quarantined_blocks } => {
-                let live = u64::from(blocks - free_blocks - quarantined_blocks);
-                (format!("{block_bytes} B"), live, live * block_bytes)
+                let live = u64::from(blocks.saturating_sub(free_blocks).saturating_sub(quarantined_blocks));
+                (format!("{block_bytes} B"), live, live.saturating_mul(block_bytes))
             }
             SlabContent::Large { bytes, is_quarantined: false } => (LARGE.into(), 1, bytes),
             _ => return None,

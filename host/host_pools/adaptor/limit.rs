@@ -96,10 +96,11 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Limit<A> {
         Usage { largest_free_bytes: usage.largest_free_bytes.map(|bytes| bytes.min(left)), ..usage }
     }
 
-    /// The report of the upstream. The limit and the used bytes are those of this.
+    /// The report of the upstream, with the limit of this and what counts towards it.
     fn report(&self) -> MemoryReport {
         let (report, used) = (self.upstream.report(), *lock(&self.used));
         let allocator = format!("a limit of {:#} on {}", Bytes(self.limit), report.allocator);
-        MemoryReport { allocator, used_bytes: used, limit_bytes: Some(self.limit), ..report }.concluded()
+        let (limit_bytes, limited_bytes) = (Some(self.limit), Some(used));
+        MemoryReport { allocator, limit_bytes, limited_bytes, ..report }.concluded()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! I1: `live` has each block that is allocated or being freed by another thread, with its tag and
 //! size. I2: while no call is in progress, `live_blocks = allocs - frees` of each tag, and
-//! `live_bytes` is the sum of the sizes of its blocks in `live`.
+//! `live_bytes` is the sum of the sizes of its blocks in `live`. I3: a tag is removed only while
+//! `allocs = frees`: then it has no block in `live`, and no free is in progress.
 
 use crate::driver::{Device, Stream};
 use crate::error::Result;
@@ -10,7 +11,7 @@ use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::{address_of, explain};
 use crate::host_pools::tag::current_tag;
 use crate::lock::lock;
-use crate::report::{HeldBy, MemoryReport};
+use crate::report::{HeldBy, MemoryReport, unexplained};
 use crate::usage::Usage;
 use foldhash::fast::FixedState;
 use serde::Serialize;
@@ -21,18 +22,22 @@ use warpheap_device::kernel::DevicePtr;
 
 /// Name of allocations without a tag.
 const UNTAGGED: &str = "(untagged)";
+/// With more tags than this, the counts of those without a live block are dropped.
+const MAX_IDLE_TAGS: usize = 1024;
 
 /// Counts live blocks by [`tag`](crate::host_pools::tag()), and adds them to reports.
 ///
 /// A pair of calls takes one lock twice, besides the upstream's cost. A live block takes some 40
-/// bytes on the host.
+/// bytes on the host. With more than 1,024 tags, the counts of those without a live block are
+/// dropped from time to time: programs may make tags of request numbers.
 #[derive(Debug)]
 pub struct Tagged<A> {
     upstream: A,
     tags: Mutex<Tags>,
 }
 
-/// Counts of a tag since the [`Tagged`] was created. Sizes are requested sizes.
+/// Counts of a tag since its first use, or its first use after it was dropped ([`Tagged`]). Sizes
+/// are requested sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TagStats {
@@ -54,35 +59,57 @@ pub struct TagStats {
 
 #[derive(Debug, Default)]
 struct Tags {
-    /// The tag of each live block, as an index of `stats`, and its size.
-    live: HashMap<u64, (usize, u64), FixedState>,
-    indices: HashMap<Option<Arc<str>>, usize, FixedState>,
-    stats: Vec<TagStats>,
+    /// The tag of each live block, as a key of `stats`, and its size.
+    live: HashMap<u64, (u64, u64), FixedState>,
+    keys: HashMap<Option<Arc<str>>, u64, FixedState>,
+    /// Keys are numbered in the order of their first use.
+    stats: HashMap<u64, TagStats, FixedState>,
+    next: u64,
+    /// The number of tags at which idle ones are dropped next.
+    bound: usize,
 }
 
 impl Tags {
-    fn index(&mut self, tag: Option<Arc<str>>) -> usize {
-        let stats = &mut self.stats;
-        *self.indices.entry(tag).or_insert_with_key(|tag| {
-            stats.push(TagStats { name: tag.as_deref().map(str::to_owned), ..TagStats::default() });
-            stats.len() - 1
-        })
+    /// The counts of a tag, and its key.
+    fn of(&mut self, tag: Option<Arc<str>>) -> (u64, &mut TagStats) {
+        let key = match self.keys.get(&tag) {
+            Some(key) => *key,
+            None => self.add(tag),
+        };
+        (key, self.stats.entry(key).or_default())
     }
 
-    fn insert(&mut self, address: u64, (index, bytes): (usize, u64)) {
-        self.live.insert(address, (index, bytes));
-        let stats = &mut self.stats[index];
-        stats.live_blocks += 1;
-        stats.live_bytes += bytes;
-        stats.peak_bytes = stats.peak_bytes.max(stats.live_bytes);
+    #[cold]
+    fn add(&mut self, tag: Option<Arc<str>>) -> u64 {
+        if self.stats.len() >= self.bound.max(MAX_IDLE_TAGS) {
+            self.stats.retain(|_, stats| stats.allocs != stats.frees);
+            self.keys.retain(|_, key| self.stats.contains_key(key));
+            // The time of this is amortised over the tags that are added until the next time.
+            self.bound = 2 * self.stats.len();
+        }
+        let (key, name) = (self.next, tag.as_deref().map(str::to_owned));
+        self.next += 1;
+        self.stats.insert(key, TagStats { name, ..TagStats::default() });
+        self.keys.insert(tag, key);
+        key
     }
 
-    fn remove(&mut self, address: u64) -> Option<(usize, u64)> {
-        let (index, bytes) = self.live.remove(&address)?;
-        let stats = &mut self.stats[index];
-        stats.live_blocks -= 1;
-        stats.live_bytes -= bytes;
-        Some((index, bytes))
+    fn insert(&mut self, address: u64, (key, bytes): (u64, u64)) {
+        self.live.insert(address, (key, bytes));
+        if let Some(stats) = self.stats.get_mut(&key) {
+            stats.live_blocks += 1;
+            stats.live_bytes += bytes;
+            stats.peak_bytes = stats.peak_bytes.max(stats.live_bytes);
+        }
+    }
+
+    fn remove(&mut self, address: u64) -> Option<(u64, u64)> {
+        let (key, bytes) = self.live.remove(&address)?;
+        if let Some(stats) = self.stats.get_mut(&key) {
+            stats.live_blocks -= 1;
+            stats.live_bytes -= bytes;
+        }
+        Some((key, bytes))
     }
 }
 
@@ -99,7 +126,9 @@ impl<A: DeviceAllocator> Tagged<A> {
 
     /// The counts of each tag, in the order of their first use.
     pub fn tags(&self) -> Vec<TagStats> {
-        lock(&self.tags).stats.clone()
+        let mut all: Vec<_> = lock(&self.tags).stats.iter().map(|(key, of)| (*key, of.clone())).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all.into_iter().map(|(_, stats)| stats).collect()
     }
 }
 
@@ -110,17 +139,17 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Tagged<A> {
     }
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let done = self.upstream.allocate(layout, stream);
+        let done = unexplained(|| self.upstream.allocate(layout, stream));
         let mut tags = lock(&self.tags);
-        let index = tags.index(current_tag());
+        let (key, stats) = tags.of(current_tag());
         match done {
             Ok(ptr) => {
-                tags.stats[index].allocs += 1;
-                tags.insert(address_of(ptr), (index, layout.size() as u64));
+                stats.allocs += 1;
+                tags.insert(address_of(ptr), (key, layout.size() as u64));
                 Ok(ptr)
             }
             Err(error) => {
-                tags.stats[index].failed_allocs += 1;
+                stats.failed_allocs += 1;
                 drop(tags);
                 Err(explain(error, layout, self))
             }
@@ -133,11 +162,12 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Tagged<A> {
         let removed = lock(&self.tags).remove(address);
         // SAFETY: the caller's promises P1 and P2.
         let done = unsafe { self.upstream.deallocate(ptr, layout, stream) };
-        if let Some((index, bytes)) = removed {
+        if let Some((key, bytes)) = removed {
             let mut tags = lock(&self.tags);
-            match done {
-                Ok(()) => tags.stats[index].frees += 1,
-                Err(_) => tags.insert(address, (index, bytes)),
+            match (&done, tags.stats.get_mut(&key)) {
+                (Ok(()), Some(stats)) => stats.frees += 1,
+                (Ok(()), None) => {}
+                (Err(_), _) => tags.insert(address, (key, bytes)),
             }
         }
         done
@@ -151,13 +181,71 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for Tagged<A> {
     fn report(&self) -> MemoryReport {
         let report = self.upstream.report();
         let tags = lock(&self.tags);
-        let name = |index: usize| tags.stats[index].name.as_deref().unwrap_or(UNTAGGED);
-        let blocks = tags.live.iter().map(|(start, (index, bytes))| (name(*index), *start, 1, *bytes));
-        let mut report = report.held_by(HeldBy::Tag, blocks);
-        for holder in &mut report.holders {
-            let stats = tags.stats.iter().find(|of| of.name.as_deref().unwrap_or(UNTAGGED) == holder.name);
-            holder.freed = stats.map(|stats| stats.frees);
+        let blocks = tags.live.iter().map(|(start, (key, bytes))| (*key, *start, 1, *bytes));
+        report.held_by(HeldBy::Tag, blocks, |key| {
+            let stats = tags.stats.get(&key);
+            let name = stats.and_then(|stats| stats.name.as_deref()).unwrap_or(UNTAGGED);
+            (name.to_owned(), stats.map(|stats| stats.frees))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_pools::{SyncDriverAllocator, tag};
+
+    fn layout() -> Layout {
+        Layout::new::<[u8; 256]>()
+    }
+
+    #[test]
+    fn idle_tags_are_dropped_beyond_a_bound() {
+        let device = Device::cpu();
+        let stream = device.stream().unwrap();
+        let pool = Tagged::new(SyncDriverAllocator::new(&device));
+        let allocate = |name: &str| {
+            let _scope = tag(name);
+            pool.allocate(layout(), &stream).unwrap()
+        };
+        // SAFETY: a block of the pool, which no work uses.
+        let free = |block| unsafe { pool.deallocate(block, layout(), &stream) }.unwrap();
+        let kept = allocate("kept");
+        for request in 0..5000 {
+            free(allocate(&format!("request {request}")));
+            assert!(pool.tags().len() <= MAX_IDLE_TAGS);
         }
-        report
+        let all = pool.tags();
+        let counts = (all[0].name.as_deref(), all[0].live_blocks, all[0].allocs, all[0].frees);
+        assert_eq!(counts, (Some("kept"), 1, 1, 0));
+        assert_eq!(all.last().unwrap().name.as_deref(), Some("request 4999"));
+        free(kept);
+        let kept = &pool.tags()[0];
+        assert_eq!((kept.name.as_deref(), kept.live_blocks, kept.frees), (Some("kept"), 0, 1));
+        // All tags in use: none is dropped.
+        let blocks: Vec<_> = (0..2000).map(|request| allocate(&format!("used {request}"))).collect();
+        let used = |of: &&TagStats| of.live_blocks == 1;
+        assert_eq!(pool.tags().iter().filter(used).count(), 2000);
+        blocks.into_iter().for_each(free);
+        let tags = lock(&pool.tags);
+        assert!(tags.live.is_empty() && tags.keys.len() == tags.stats.len());
+    }
+
+    #[test]
+    fn a_tag_named_like_no_tag_is_another_holder() {
+        let device = Device::cpu();
+        let stream = device.stream().unwrap();
+        let pool = Tagged::new(SyncDriverAllocator::new(&device));
+        pool.allocate(layout(), &stream).unwrap();
+        let scope = tag(UNTAGGED);
+        let block = pool.allocate(layout(), &stream).unwrap();
+        // SAFETY: a block of the pool, which no work uses.
+        unsafe { pool.deallocate(block, layout(), &stream) }.unwrap();
+        pool.allocate(layout(), &stream).unwrap();
+        drop(scope);
+        let holders = pool.report().holders;
+        let mut counts: Vec<_> = holders.iter().map(|of| (&*of.name, of.blocks, of.freed)).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [(UNTAGGED, 1, Some(0)), (UNTAGGED, 1, Some(1))]);
     }
 }

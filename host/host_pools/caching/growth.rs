@@ -16,6 +16,7 @@ use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
 use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest, Result};
 use crate::lock::lock;
+use crate::report::unexplained;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -125,7 +126,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
-        let (size, start) = match self.alloc_first_fit_size(sizes, |size| self.alloc_upstream(size, align))? {
+        // This pool handles the failure of a size, or explains that of the last one.
+        let alloc = |size| unexplained(|| self.alloc_upstream(size, align));
+        let (size, start) = match self.alloc_first_fit_size(sizes, alloc)? {
             Ok(allocated) => allocated,
             Err(failure) => return Ok(Err(failure)),
         };

@@ -208,9 +208,10 @@ unsafe impl DeviceAllocator for DriverPool {
 
     /// Only the driver knows the free ranges.
     fn report(&self) -> MemoryReport {
-        let report = MemoryReport::new(&*self.name, self.usage());
-        let report = report.held_by_size(lock(&self.live).blocks());
-        MemoryReport { limit_bytes: self.max_size, ..report }.concluded()
+        let usage = self.usage();
+        let limited_bytes = self.max_size.map(|_| usage.used_bytes);
+        let report = MemoryReport::new(&*self.name, usage).held_by_size(lock(&self.live).blocks());
+        MemoryReport { limit_bytes: self.max_size, limited_bytes, ..report }.concluded()
     }
 }
 

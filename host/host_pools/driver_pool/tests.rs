@@ -6,7 +6,7 @@ use crate::driver::fault_injection::{Call, faulty_device, gate};
 use crate::error::OutOfMemory;
 use crate::error::{Bytes, Error, Result};
 use crate::host_pools::DeviceAllocator;
-use crate::host_pools::PoolBuffer;
+use crate::host_pools::{PoolBuffer, SyncDriverAllocator, Tagged};
 use crate::simt::{Executor, Mode};
 use std::alloc::Layout;
 
@@ -26,6 +26,24 @@ fn out_of_memory_errors_report_the_figures_of_the_pool() {
     assert!(figures.iter().all(|words| advice.contains(words)), "{error}");
     drop(pool);
     assert_eq!(device.memory_in_use(), (0, 0));
+}
+
+/// As those of other pools, but not those of other memory of the device, which has no report.
+#[test]
+fn out_of_memory_errors_of_the_device_say_how_to_get_a_report() {
+    let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 3 << 20);
+    let stream = device.stream().unwrap();
+    let layout = Layout::from_size_align(4 << 20, 256).unwrap();
+    let (driver, pool) = (SyncDriverAllocator::new(&device), DriverPool::builder().build(&device).unwrap());
+    let tagged = Tagged::new(&driver);
+    let pools: [&dyn DeviceAllocator; 3] = [&driver, &pool, &tagged];
+    let hint = " (WARPHEAP_OOM_REPORT=1 adds a report)";
+    for pool in pools {
+        let text = pool.allocate(layout, &stream).unwrap_err().to_string();
+        assert!(text.ends_with(hint) && text.matches(hint).count() == 1, "{text}");
+    }
+    let Err(error) = device.alloc_memory(4 << 20, 256) else { panic!("it fails") };
+    assert!(!error.to_string().contains(hint), "{error}");
 }
 
 #[test]

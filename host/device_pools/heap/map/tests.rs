@@ -204,3 +204,24 @@ fn a_report_names_the_class_that_separates_free_slabs() {
     let fresh = map(&[(64, SlabContent::Fresh)]).report();
     assert!(fresh.advice.is_empty() && fresh.holders.is_empty(), "{fresh}");
 }
+
+/// `HeapMap` has public fields and is read from files, so its numbers may contradict each other.
+#[test]
+fn the_report_of_an_invalid_map_does_not_overflow() {
+    let contents = [
+        run(u64::MAX, u32::MAX, 0, 0),
+        run(3, 1, u32::MAX, u32::MAX),
+        SlabContent::Large { bytes: u64::MAX, is_quarantined: false },
+        SlabContent::Free,
+    ];
+    let part = |first_slab, content| MapPart { first_slab, slabs: u32::MAX, content };
+    let parts = contents.into_iter().flat_map(|content| [part(0, content), part(u32::MAX, content)]);
+    for (mapped_bytes, slab_bytes) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (0, u64::MAX), (1 << 40, 1 << 14)]
+    {
+        let parts = parts.clone().collect();
+        let map = HeapMap { parts, mapped_bytes, slab_bytes, failed_allocations: u64::MAX, ..map(&[]) };
+        map.validate().unwrap_err();
+        let report = map.report();
+        assert!(report.holders.len() == 2 && report.to_string().contains("whole slabs"), "{report}");
+    }
+}

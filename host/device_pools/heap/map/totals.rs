@@ -50,7 +50,7 @@ impl MapTotals {
 impl MapPart {
     /// The slab after the part.
     pub fn end(&self) -> u32 {
-        self.first_slab + self.slabs
+        self.first_slab.saturating_add(self.slabs)
     }
 
     /// Whether an allocation of any size can get its slabs: they have memory, and neither a live
@@ -79,39 +79,41 @@ impl HeapMap {
         }
         totals.largest_free_bytes = match longest_row {
             0 => largest_block,
-            slabs => slabs * self.slab_bytes,
+            slabs => u64::saturating_mul(slabs, self.slab_bytes),
         };
         totals
     }
 }
 
 impl MapTotals {
+    /// Saturates, because the numbers of a map that was not validated may contradict each other.
     fn add(&mut self, part: &MapPart, slab_bytes: u64) {
-        let bytes = u64::from(part.slabs) * slab_bytes;
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        let bytes = u64::from(part.slabs).saturating_mul(slab_bytes);
         match part.content {
-            SlabContent::Fresh => self.fresh_bytes += bytes,
-            SlabContent::Free => self.free_slab_bytes += bytes,
+            SlabContent::Fresh => add(&mut self.fresh_bytes, bytes),
+            SlabContent::Free => add(&mut self.free_slab_bytes, bytes),
             SlabContent::Unmapped => {}
-            SlabContent::Unknown => self.unknown_bytes += bytes,
-            SlabContent::Large { is_quarantined: true, .. } => self.quarantined_bytes += bytes,
+            SlabContent::Unknown => add(&mut self.unknown_bytes, bytes),
+            SlabContent::Large { is_quarantined: true, .. } => add(&mut self.quarantined_bytes, bytes),
             SlabContent::Large { .. } => {
-                self.live_blocks += 1;
-                self.large_bytes += bytes;
-                self.live_bytes += bytes;
+                add(&mut self.live_blocks, 1);
+                add(&mut self.large_bytes, bytes);
+                add(&mut self.live_bytes, bytes);
             }
             SlabContent::Run { block_bytes, blocks, free_blocks, quarantined_blocks } => {
-                let live = blocks - free_blocks - quarantined_blocks;
-                let of = |blocks: u32| u64::from(blocks) * block_bytes;
-                self.live_blocks += u64::from(live);
-                self.live_bytes += of(live);
-                self.quarantined_bytes += of(quarantined_blocks);
-                self.free_block_bytes += of(free_blocks);
-                self.slack_bytes += bytes - of(blocks);
-                self.free_bytes += if part.is_free() { bytes } else { of(free_blocks) };
+                let live = blocks.saturating_sub(free_blocks).saturating_sub(quarantined_blocks);
+                let of = |blocks: u32| u64::from(blocks).saturating_mul(block_bytes);
+                add(&mut self.live_blocks, live.into());
+                add(&mut self.live_bytes, of(live));
+                add(&mut self.quarantined_bytes, of(quarantined_blocks));
+                add(&mut self.free_block_bytes, of(free_blocks));
+                add(&mut self.slack_bytes, bytes.saturating_sub(of(blocks)));
+                add(&mut self.free_bytes, if part.is_free() { bytes } else { of(free_blocks) });
             }
         }
         if matches!(part.content, SlabContent::Fresh | SlabContent::Free) {
-            self.free_bytes += bytes;
+            add(&mut self.free_bytes, bytes);
         }
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! I1. `taken <= published <= claimed <= taken + 1`.
 //! I2. The thread that sets `claimed` to `e + 1` is the only one that writes the description in
-//!     epoch `e`. It sets `described` to `e + 1` when only the message is missing, and `published` to
-//!     `e + 1` after that.
+//!     epoch `e`. It sets `described` to `e + 1` when only the message is missing, and then
+//!     `published` to `e + 1`.
 //! I3. Threads write all words but `taken` and `reported`, which only the host writes. So no word
 //!     needs an atomic read-modify-write between host and device, which few links have.
 //! I4. Each panic is included in the count read by the next take, or the thread reads the new
@@ -21,10 +21,10 @@
 //! By I4 no panic is lost. While threads panic at the time of a take, one of them can be both
 //! counted and described.
 //!
-//! Loom checks this for the memory model of C++. On a GPU it assumes that `fence.sc.sys` of a thread
-//! and the sequentially consistent fence of the host order each other: the scope `.sys` includes the
-//! threads of the host program (PTX ISA, Memory Consistency Model, Scope), but the model does not
-//! specify fences of the host.
+//! Loom checks this for the memory model of C++. On a GPU it assumes that `fence.sc.sys` of a
+//! thread and the sequentially consistent fence of the host order each other: the scope `.sys`
+//! includes the threads of the host program (PTX ISA, Memory Consistency Model, Scope), but the
+//! model does not specify fences of the host.
 //!
 //! Bounded: a thread that panics makes two read-modify-writes, a fence and two loads in the memory
 //! of the host. One thread also writes the description.

@@ -53,8 +53,8 @@ impl Record {
 /// Two threads panic while the host takes a description. None of the panics is lost.
 const NO_PANIC_IS_LOST: Model = model(PREEMPTIONS, || {
     let record = Record::new();
-    let threads = [1, 2].map(|module| with(&record, module as u32, move |record| record.panics(module)));
-    let host = with(&record, 0, |record| record.taken());
+    let threads = [0, 1].map(|lane| with(&record, lane, move |record| record.panics(1 + u64::from(lane))));
+    let host = with(&record, 2, |record| record.taken());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let first = host.join().unwrap();
     let all = first + record.taken() + record.taken();
@@ -62,8 +62,40 @@ const NO_PANIC_IS_LOST: Model = model(PREEMPTIONS, || {
     assert_eq!(record.take(), None);
 });
 
+/// Two threads panic in the second epoch, one of which was described in the first. Its place is no
+/// reason to publish the description of the other.
+const NOTHING_IS_PUBLISHED_EARLY: Model = model(PREEMPTIONS, || {
+    let record = Record::new();
+    record.panics(1);
+    assert_eq!(record.taken(), 1);
+    let threads = [0, 1].map(|lane| with(&record, lane, move |record| record.panics(2 + u64::from(lane))));
+    let host = with(&record, 2, |record| record.taken());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!((2..=3).contains(&(host.join().unwrap() + record.taken() + record.taken())));
+});
+
+/// The message of lane 0's panic panics itself, beside a panic of lane 1. The description is
+/// published once, and the host can take it.
+const A_PANIC_IN_A_MESSAGE_PUBLISHES: Model = model(PREEMPTIONS, || {
+    let record = Record::new();
+    let nested = with(&record, 0, |record| {
+        let settings = PanicSettings { module: 1, ..PanicSettings::default() };
+        record.add(&settings, Location::caller(), |_| {
+            record.description.access(0, |value| *value = 1);
+            record.panics(1);
+        });
+    });
+    let other = with(&record, 1, |record| record.panics(2));
+    nested.join().unwrap();
+    other.join().unwrap();
+    // The message is written only if lane 0 is first.
+    assert!((2..=3).contains(&record.taken()));
+});
+
 holds! {
     no_panic_is_lost: NO_PANIC_IS_LOST;
+    nothing_is_published_early: NOTHING_IS_PUBLISHED_EARLY;
+    a_panic_in_a_message_publishes: A_PANIC_IN_A_MESSAGE_PUBLISHES;
 }
 
 #[test]
@@ -74,6 +106,8 @@ fn every_ordering_is_needed() {
         &[
             ("panic/counted", NO_PANIC_IS_LOST, "of 2 panics were reported"),
             ("panic/epoch", NO_PANIC_IS_LOST, "Causality violation"),
+            ("panic/describe", NOTHING_IS_PUBLISHED_EARLY, "Causality violation"),
+            ("panic/described", NOTHING_IS_PUBLISHED_EARLY, "Causality violation"),
             ("panic/publish", NO_PANIC_IS_LOST, "Causality violation"),
             ("panic/published", NO_PANIC_IS_LOST, "Causality violation"),
             ("panic/take", NO_PANIC_IS_LOST, "Causality violation"),

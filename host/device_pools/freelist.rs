@@ -95,7 +95,7 @@ impl FreeList {
     /// # Errors
     /// An earlier failure of the device.
     pub fn faults(&self) -> Result<Faults> {
-        let words = self.faults.copy_to_vec()?;
+        let words = self.faults.fetch()?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
     }
 
@@ -121,7 +121,7 @@ impl FreeList {
     /// The bitmap: bit `i % 32` of word `i / 32` is set while block `i` is allocated. Bits past the
     /// capacity are always set.
     pub fn read_bitmap(&self) -> Result<Vec<u32>> {
-        self.bitmap.copy_to_vec()
+        self.bitmap.fetch()
     }
 
     /// Waits for the device, then checks the metadata and reports violated invariants.
@@ -157,7 +157,7 @@ impl FreeList {
 
     fn read_regions(&self) -> Result<Vec<Region>> {
         let mut words = vec![0; LINE_WORDS * self.geometry.regions() as usize];
-        self.regions.read(0, &mut words)?;
+        self.regions.fetch(0, &mut words)?;
         Ok(words.as_chunks::<LINE_WORDS>().0.iter().copied().map(Region::from_words).collect())
     }
 }

@@ -56,7 +56,7 @@ impl Module {
     pub fn global_heap_faults(&self) -> Result<Faults> {
         let Some(place) = self.global_allocator(SYMBOL, BYTES)? else { return Ok(Faults::default()) };
         let mut words = [0_u64; FAULT_LOG_WORDS];
-        self.device().synchronize()?;
+        self.device().driver().synchronize()?;
         let from = place.address + GlobalHeap::FAULTS_OFFSET as u64;
         let read = Transfer::Read { to: words.as_mut_ptr().cast(), from, bytes: size_of_val(&words) };
         // SAFETY: the log is inside the variable, whose size was checked; `words` has the log's

@@ -95,8 +95,18 @@ impl<T: DeviceData> DeviceBuffer<T> {
     /// Copies all values to the host.
     ///
     /// # Errors
-    /// An earlier failure of the device.
+    /// An earlier failure of the device, or panics of threads, as for
+    /// [`Device::synchronize`](super::Device::synchronize).
     pub fn copy_to_vec(&self) -> Result<Vec<T>> {
+        let values = self.fetch()?;
+        if self.bytes() > 0 {
+            self.memory.device().driver().report_panics()?;
+        }
+        Ok(values)
+    }
+
+    /// As [`copy_to_vec`](Self::copy_to_vec), but leaves panics to the next wait of the program.
+    pub(crate) fn fetch(&self) -> Result<Vec<T>> {
         let mut values: Vec<T> = Vec::with_capacity(self.len);
         if self.bytes() > 0 {
             // SAFETY: the range is the buffer, and the vector has capacity for it.

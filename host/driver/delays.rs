@@ -88,7 +88,7 @@ impl ActiveDelays {
     /// A failure of the device.
     pub fn counts(&self) -> Result<Vec<(&'static str, u64)>> {
         let device = self.module.device();
-        device.synchronize()?;
+        device.driver().synchronize()?;
         let mut words = [0; WORDS];
         match self.place {
             None => words = of_program().read(),

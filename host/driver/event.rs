@@ -59,8 +59,8 @@ impl Event {
     /// [`WrongDevice`](crate::Error::WrongDevice) if it belongs to another device.
     pub fn elapsed(&self, earlier: &Event) -> Result<Duration> {
         self.device.same_as(&earlier.device, "the earlier event")?;
-        earlier.synchronize()?;
-        self.synchronize()?;
+        earlier.settle()?;
+        self.settle()?;
         self.backend.elapsed(&*earlier.backend)
     }
 

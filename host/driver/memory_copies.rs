@@ -72,7 +72,15 @@ impl DeviceMemory {
     ///
     /// # Errors
     /// [`OutOfBounds`](crate::Error::OutOfBounds), or a failure of the call or of earlier work.
+    /// Also panics of threads, as for [`Device::synchronize`](super::Device::synchronize): `to` has
+    /// been written then.
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
+        self.fetch(offset, to)?;
+        if to.is_empty() { Ok(()) } else { self.device().driver().report_panics() }
+    }
+
+    /// As [`read`](Self::read), but leaves panics to the next wait of the program.
+    pub(crate) fn fetch<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
         self.part(offset, bytes as u64)?;
         if bytes == 0 {
@@ -83,12 +91,13 @@ impl DeviceMemory {
         unsafe { self.read_raw(offset, to.as_mut_ptr().cast(), bytes) }
     }
 
-    /// Copies from byte `offset` to `to`, after all work submitted to the device before.
+    /// Copies from byte `offset` to `to`, after all work submitted to the device before. Leaves
+    /// panics to the next wait of the program.
     ///
     /// # Safety
     /// `offset + bytes` is in bounds, and `bytes` bytes at `to` are writable.
     pub(super) unsafe fn read_raw(&self, offset: u64, to: *mut u8, bytes: usize) -> Result<()> {
-        self.device().synchronize()?;
+        self.device().driver().synchronize()?;
         let read = Transfer::Read { to, from: self.address() + offset, bytes };
         // SAFETY: `&self` excludes writes by host threads, and the backend excludes kernels that
         // were launched since the wait. The caller promises that the range is in bounds and that

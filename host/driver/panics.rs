@@ -34,8 +34,7 @@ impl Module {
     /// A panic that ends only threads is returned once, as
     /// [`KernelFault::Panicked`](crate::error::KernelFault::Panicked), by the first of these calls
     /// after it, whatever the stream: [`Device::synchronize`](crate::Device::synchronize),
-    /// `synchronize` and `is_done` of streams and events, and copies of buffers that wait for the
-    /// device.
+    /// `synchronize` and `is_done` of streams and events, and copies to the host that wait.
     ///
     /// # Errors
     /// [`InvalidModule`](crate::Error::InvalidModule) if the kernels were built without the feature

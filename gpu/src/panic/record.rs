@@ -1,8 +1,9 @@
 //! The record: a count of panics, and a description of one of them.
 //!
 //! ```text
-//! PanicRecord  | count | claimed | published | module | ends grid | block, thread
-//!              | line, column | file | message | taken | reported
+//! PanicRecord  | count | claimed | published | grid ended | module | ends grid
+//!              | block, thread | described | line, column | file | message
+//!              | taken | reported
 //! ```
 //!
 //! Epoch `e` begins when `taken` becomes `e`. In it, at most one thread describes its panic, and
@@ -10,23 +11,27 @@
 //!
 //! I1. `taken <= published <= claimed <= taken + 1`.
 //! I2. The thread that sets `claimed` to `e + 1` is the only one that writes the description in
-//!     epoch `e`. It sets `published` to `e + 1` after that.
+//!     epoch `e`. It sets `described` to `e + 1` when only the message is missing, and then
+//!     `published` to `e + 1`.
 //! I3. Threads write all words but `taken` and `reported`, which only the host writes. So no word
 //!     needs an atomic read-modify-write between host and device, which few links have.
-//! I4. A thread that is not part of the `count` that the host reads after it set `taken` to `e`
-//!     reads `taken >= e`. So either it describes its panic in a later epoch, or another thread
-//!     does.
+//! I4. Each panic is included in the count read by the next take, or the thread reads the new
+//!     `taken` and a later description follows.
 //!
-//! By I4 no panic is lost: it is in the count of the description that the host takes next, or a
-//! later description follows. While threads panic at the time of a take, one of them can be both
+//! By I4 no panic is lost. While threads panic at the time of a take, one of them can be both
 //! counted and described.
 //!
-//! Bounded: a thread that panics makes two atomic operations and a fence in the memory of the host,
-//! about a microsecond each, and one of them writes the description.
+//! Loom checks this for the memory model of C++. On a GPU it assumes that `fence.sc.sys` of a
+//! thread and the sequentially consistent fence of the host order each other: the scope `.sys`
+//! includes the threads of the host program (PTX ISA, Memory Consistency Model, Scope), but the
+//! model does not specify fences of the host.
+//!
+//! Bounded: a thread that panics makes two read-modify-writes, a fence and two loads in the memory
+//! of the host. One thread also writes the description.
 
 use super::PanicSettings;
 use super::text::{Text, Writer};
-use crate::sync::{NATIVE_LAYOUT, Site, SystemAtomicU64};
+use crate::sync::{NATIVE_LAYOUT, Site, SystemAtomicU64, system_fence_acq_rel};
 use crate::thread;
 use core::panic::Location;
 
@@ -43,14 +48,21 @@ const NAPS: u32 = 4096;
 
 const COUNTED: Site = Site::new("panic/counted");
 const EPOCH: Site = Site::new("panic/epoch");
+const DESCRIBE: Site = Site::new("panic/describe");
+const DESCRIBED: Site = Site::new("panic/described");
 const PUBLISH: Site = Site::new("panic/publish");
-const PUBLISHED: Site = Site::new("panic/published");
-const TAKE: Site = Site::new("panic/take");
-const TAKEN: Site = Site::new("panic/taken");
 
 /// The operations of the record whose order matters.
-pub const SITES: [&str; 6] =
-    ["panic/counted", "panic/epoch", "panic/publish", "panic/published", "panic/take", "panic/taken"];
+pub const SITES: [&str; 8] = [
+    "panic/counted",
+    "panic/epoch",
+    "panic/describe",
+    "panic/described",
+    "panic/publish",
+    "panic/published",
+    "panic/take",
+    "panic/taken",
+];
 
 /// The panics of the kernels of a device. All zeros is an empty record.
 #[derive(Debug)]
@@ -59,9 +71,11 @@ pub struct PanicRecord {
     count: SystemAtomicU64,
     claimed: SystemAtomicU64,
     published: SystemAtomicU64,
+    grid_ended: SystemAtomicU64,
     module: SystemAtomicU64,
     ends_grid: SystemAtomicU64,
     place: SystemAtomicU64,
+    described: SystemAtomicU64,
     position: SystemAtomicU64,
     file: Text<FILE_WORDS>,
     message: Text<MESSAGE_WORDS>,
@@ -69,7 +83,7 @@ pub struct PanicRecord {
     reported: SystemAtomicU64,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<PanicRecord>() == 8 * (11 + FILE_WORDS + MESSAGE_WORDS));
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<PanicRecord>() == 8 * (13 + FILE_WORDS + MESSAGE_WORDS));
 
 /// Two 32-bit numbers in one word.
 fn pair(high: u32, low: u32) -> u64 {
@@ -100,19 +114,18 @@ impl PanicRecord {
         let epoch = taken.wrapping_add(1);
         // Relaxed: it only selects the thread (I2).
         if self.claimed.cas_relaxed(taken, epoch).is_ok() {
-            self.describe(settings, at);
+            self.describe(settings, at, epoch);
             self.message.set(|writer: &mut Writer<'_>| message(writer));
             self.publish(epoch);
-        } else if self.place.load_relaxed() == here() {
-            // This thread panicked in `message`. Or a thread of another grid has the same number,
-            // and the description lacks only its message.
+        } else if self.describes(epoch) {
+            // This thread panicked in `message`.
             self.publish(epoch);
         }
         epoch
     }
 
     #[inline(always)]
-    fn describe(&self, settings: &PanicSettings, at: &Location<'_>) {
+    fn describe(&self, settings: &PanicSettings, at: &Location<'_>, epoch: u64) {
         // Relaxed: `publish` orders these for the host.
         self.module.store_relaxed(settings.module);
         self.ends_grid.store_relaxed(settings.ends_grid);
@@ -124,6 +137,18 @@ impl PanicRecord {
         });
         self.message.set(|_| ());
         self.place.store_relaxed(here());
+        // ordering: release; pairs with the acquire of `describes`: the place and the rest of the
+        // description.
+        self.described.at(DESCRIBE).store_release(epoch);
+    }
+
+    /// Whether the calling thread describes its panic in the epoch before this one. Also true for a
+    /// thread of another grid with the same place: then the description lacks only its message.
+    #[inline(always)]
+    fn describes(&self, epoch: u64) -> bool {
+        // ordering: acquire; pairs with the release of `describe`: a place of an earlier epoch is
+        // not compared. If a later epoch has written it, this one is published.
+        self.described.at(DESCRIBED).load_acquire() == epoch && self.place.load_relaxed() == here()
     }
 
     /// Publishes the description of this number, unless that was done before.
@@ -134,10 +159,21 @@ impl PanicRecord {
         let _ = self.published.at(PUBLISH).cas_release(epoch.wrapping_sub(1), epoch);
     }
 
-    /// Waits until the description with this number is published: a trap would prevent that. Gives
-    /// up after some milliseconds.
+    /// Notes that the calling thread is about to end its grid, because of the panic for which the
+    /// description with this number stands. Waits until that is published, which a trap of the
+    /// describing thread's grid would prevent.
     #[inline(always)]
-    pub fn wait(&self, epoch: u64) {
+    pub fn end_grid(&self, epoch: u64) {
+        self.wait(epoch);
+        // Relaxed: the host relies on it after the driver has reported the trap.
+        self.grid_ended.store_relaxed(epoch);
+        // Not an order between threads: the trap must not come before the store.
+        system_fence_acq_rel();
+    }
+
+    /// Waits until the description with this number is published. Gives up after some milliseconds.
+    #[inline(always)]
+    fn wait(&self, epoch: u64) {
         for _ in 0..NAPS {
             // Relaxed: this thread reads nothing else of the description.
             if self.published.load_relaxed() >= epoch {
@@ -154,94 +190,10 @@ fn here() -> u64 {
     pair(thread::block_index(), thread::index_in_block())
 }
 
-/// A description, as the host has taken it.
 #[cfg(not(target_arch = "nvptx64"))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedPanic {
-    /// The number of the module, from [`PanicSettings`](super::PanicSettings).
-    pub module: u64,
-    /// Whether the panic ended the grid.
-    pub ends_grid: bool,
-    /// The file, or its end if the path is long.
-    pub file: std::string::String,
-    /// The line.
-    pub line: u32,
-    /// The column.
-    pub column: u32,
-    /// The thread's index in its block.
-    pub thread: u32,
-    /// The block's index in its grid.
-    pub block: u32,
-    /// The message, or its start if it is long. Empty without the feature `panic-message`.
-    pub message: std::string::String,
-    /// Number of other threads that panicked since the last take.
-    pub others: u64,
-}
-
-/// What the host does. One thread at a time.
+mod host;
 #[cfg(not(target_arch = "nvptx64"))]
-impl PanicRecord {
-    /// An empty record.
-    pub fn empty() -> Self {
-        let word = || SystemAtomicU64::new(0);
-        PanicRecord {
-            count: word(),
-            claimed: word(),
-            published: word(),
-            module: word(),
-            ends_grid: word(),
-            place: word(),
-            position: word(),
-            file: Text::empty(),
-            message: Text::empty(),
-            taken: word(),
-            reported: word(),
-        }
-    }
-
-    /// Takes the description of a panic since the last take, if there is one.
-    pub fn take(&self) -> Option<RecordedPanic> {
-        self.take_after(|_| ())
-    }
-
-    /// As [`take`](Self::take). Calls `read` while no thread writes the next description.
-    pub fn take_after(&self, read: impl FnOnce(&RecordedPanic)) -> Option<RecordedPanic> {
-        let mut panic = self.read()?;
-        read(&panic);
-        // ordering: release; pairs with the acquire of `add`: these reads before the next
-        // description.
-        self.taken.at(TAKE).store_release(self.taken.load_relaxed() + 1);
-        // ordering: sequentially consistent; pairs with the fence in `add`: `taken` before the read
-        // of the count (I4).
-        TAKEN.system_fence_seq_cst();
-        let count = self.count.load_relaxed();
-        panic.others = (count - self.reported.load_relaxed()).saturating_sub(1);
-        self.reported.store_relaxed(count);
-        Some(panic)
-    }
-
-    /// As [`take`](Self::take), without taking it.
-    pub fn peek(&self) -> Option<RecordedPanic> {
-        let panic = self.read()?;
-        let new = self.count.load_relaxed() - self.reported.load_relaxed();
-        Some(RecordedPanic { others: new.saturating_sub(1), ..panic })
-    }
-
-    fn read(&self) -> Option<RecordedPanic> {
-        // ordering: acquire; pairs with the release of `publish`: the description.
-        if self.published.at(PUBLISHED).load_acquire() == self.taken.load_relaxed() {
-            return None;
-        }
-        let halves = |word: &SystemAtomicU64| {
-            let word = word.load_relaxed();
-            [(word >> 32) as u32, word as u32]
-        };
-        let ([line, column], [block, thread]) = (halves(&self.position), halves(&self.place));
-        let (file, message) = (self.file.get(), self.message.get());
-        let (module, ends_grid) = (self.module.load_relaxed(), self.ends_grid.load_relaxed() != 0);
-        Some(RecordedPanic { module, ends_grid, file, line, column, thread, block, message, others: 0 })
-    }
-}
+pub use host::RecordedPanic;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

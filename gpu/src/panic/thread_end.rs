@@ -34,7 +34,7 @@ pub(crate) fn end(info: &PanicInfo<'_>) -> ! {
         let _ = to;
     });
     if settings.ends_grid != 0 {
-        record.wait(epoch);
+        record.end_grid(epoch);
         thread::trap();
     }
     thread::exit()

@@ -42,8 +42,10 @@ fn a_panic_can_end_the_grid() {
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn child_ends_the_grid_on_the_cpu() {
-    (0..4).map(|seed| cpu(Mode::Replay { seed })).for_each(ends_the_grid);
-    ends_the_grid(cpu(Mode::Parallel { workers: 2 }));
+    for is_pending in [false, true] {
+        (0..4).for_each(|seed| ends_the_grid(cpu(Mode::Replay { seed }), is_pending));
+        ends_the_grid(cpu(Mode::Parallel { workers: 2 }), is_pending);
+    }
 }
 
 /// On a GPU that makes the context of the process unusable.
@@ -51,25 +53,39 @@ fn child_ends_the_grid_on_the_cpu() {
 fn a_panic_can_end_the_grid_on_a_gpu() {
     if gpus().next().is_some() {
         run_apart("child_ends_the_grid_on_a_gpu");
+        run_apart("child_ends_the_grid_on_a_gpu_with_a_panic_pending");
     }
 }
 
 #[test]
 #[ignore = "run by another test, in a process of its own"]
 fn child_ends_the_grid_on_a_gpu() {
-    gpus().take(1).for_each(ends_the_grid);
+    gpus().take(1).for_each(|fixture| ends_the_grid(fixture, false));
 }
 
-/// Each later call returns the panic too. On the CPU, each one of that stream.
-fn ends_the_grid(mut fixture: Fixture) {
+#[test]
+#[ignore = "run by another test, in a process of its own"]
+fn child_ends_the_grid_on_a_gpu_with_a_panic_pending() {
+    gpus().take(1).for_each(|fixture| ends_the_grid(fixture, true));
+}
+
+/// Each later call returns the panic too. On the CPU, each one of that stream. If `is_pending`,
+/// threads have panicked alone before, which was not reported: on a GPU, the description is that of
+/// one of them.
+fn ends_the_grid(mut fixture: Fixture, is_pending: bool) {
+    if is_pending {
+        fixture.index(THREADS - 1);
+    }
     fixture.module.set_on_panic(OnPanic::EndGrid).unwrap();
-    fixture.index(THREADS);
-    fixture.stream.synchronize().unwrap();
+    if !is_pending {
+        fixture.index(THREADS);
+        fixture.stream.synchronize().unwrap();
+    }
     fixture.index(THREADS - PANICS);
     for _ in 0..2 {
         let error: Error = fixture.stream.synchronize().unwrap_err();
         let panic = panic_of(&error);
-        assert!(error.is_fatal() && panic.others < u64::from(PANICS), "{error}");
+        assert!(error.is_fatal() && panic.others < u64::from(PANICS) + u64::from(is_pending), "{error}");
         let text = error.to_string();
         assert!(text.starts_with("kernel `demo_index` panicked at "), "{text}");
         let advice = match fixture.device.backend() {

@@ -9,6 +9,7 @@ mod apart;
 mod ptx;
 mod support;
 
+use std::alloc::Layout;
 use support::{BLOCK, Fixture, PANICS, THREADS, fixtures, panic_of};
 use warpheap::error::{Error, InvalidModule};
 use warpheap::simt::OnPanic;
@@ -80,6 +81,34 @@ fn each_call_that_waits_reports_panics_once() {
                 wait(&fixture).expect(what);
             }
         }
+    }
+}
+
+/// A pool that fails because of a panic elsewhere would lose blocks, or not say that it freed one.
+#[test]
+fn calls_of_pools_leave_panics_to_the_next_wait() {
+    for mut fixture in fixtures(2) {
+        let name = &*fixture.name.clone();
+        let layout = Layout::new::<[u64; 2]>();
+        let kept = fixture.heap.allocate(layout).expect(name).expect(name);
+        fixture.index(THREADS - 1);
+        let block = fixture.heap.allocate(layout).expect(name).expect(name);
+        for block in [block, kept] {
+            // SAFETY: no kernel has the address.
+            unsafe { fixture.heap.deallocate(block) }.expect(name);
+        }
+        // SAFETY: as above.
+        unsafe { fixture.heap.deallocate(block) }.expect_err("a double free");
+        assert_eq!(fixture.heap.faults().expect(name).count, 0, "{name}");
+        assert_eq!(fixture.heap.leaks(0).expect(name).count, 1, "{name}: of the thread that panicked");
+        let start = fixture.stream.record().expect(name);
+        fixture.stream.record().expect(name).elapsed(&start).expect(name);
+
+        let (mut memory, mut word) = (fixture.device.zeroed_memory(8, 8).expect(name), [0_u64]);
+        memory.write(0, &[7_u64]).expect(name);
+        let error = memory.read(0, &mut word).expect_err(name);
+        assert_eq!((panic_of(&error).others, word), (0, [7]), "{name}: {error}, and the copy is done");
+        fixture.stream.synchronize().expect(name);
     }
 }
 

@@ -135,7 +135,7 @@ impl Bump {
 
     fn read_state(&self) -> Result<(Root, Vec<Shard>)> {
         let mut words = vec![0; LINE_WORDS * (1 + self.shards.max(1) as usize)];
-        self.state.read(0, &mut words)?;
+        self.state.fetch(0, &mut words)?;
         let mut lines = words.as_chunks::<LINE_WORDS>().0.iter().copied();
         let root = lines.next().map(Root::from_words).unwrap_or_else(|| Root::new(0, 0));
         Ok((root, lines.map(Shard::from_words).collect()))

@@ -64,7 +64,7 @@ impl Calls {
         // accesses them.
         unsafe { self.stream.launch(&self.module, heap_alloc_many, &grid, args) }?;
         self.stream.settle()?;
-        blocks.copy_to_vec()
+        blocks.fetch()
     }
 
     /// # Safety
@@ -78,7 +78,7 @@ impl Calls {
         unsafe { self.stream.launch(&self.module, heap_free_many, &grid, (self.handle, buffer.slice())) }?;
         self.stream.settle()?;
         let mut words = [0; FAULT_LOG_WORDS];
-        self.state.read(FAULTS_AT, &mut words)?;
+        self.state.fetch(FAULTS_AT, &mut words)?;
         Ok(Faults::read(&words))
     }
 }

@@ -86,7 +86,7 @@ impl Copied {
         let end = memory.address() + memory.bytes();
         let mut bytes = vec![0; to.min(end).saturating_sub(from) as usize];
         if !bytes.is_empty() {
-            memory.read(from - memory.address(), &mut bytes)?;
+            memory.fetch(from - memory.address(), &mut bytes)?;
         }
         Ok(Copied { from, bytes })
     }

@@ -71,7 +71,7 @@ impl FreeWords {
     /// The words of a heap. Waits for the device.
     fn read(metadata: &DeviceMemory, offsets: &MetadataOffsets, layout: &HeapLayout) -> Result<FreeWords> {
         let mut words = FreeWords::none(layout);
-        metadata.read(offsets.free, &mut words.0)?;
+        metadata.fetch(offsets.free, &mut words.0)?;
         Ok(words)
     }
 

@@ -64,7 +64,7 @@ impl Heap {
     /// Waits for the device, then returns the faults that kernels caused.
     pub fn faults(&self) -> Result<Faults> {
         let mut words = vec![0; FAULT_LOG_WORDS];
-        self.metadata.read(self.offsets.faults, &mut words)?;
+        self.metadata.fetch(self.offsets.faults, &mut words)?;
         Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
     }
 }

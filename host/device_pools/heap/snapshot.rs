@@ -92,7 +92,7 @@ impl Heap {
         let _held = self.memory().block_launches()?;
         let offsets = self.offsets;
         let mut lines = vec![Line([0; Line::WORDS]); (offsets.end / Line::BYTES) as usize];
-        self.metadata.read(0, &mut lines)?;
+        self.metadata.fetch(0, &mut lines)?;
         let faults = (offsets.faults / Line::BYTES) as usize;
         let faults = lines[faults].0[0];
         let copy = lines.as_mut_ptr().expose_provenance() as u64;

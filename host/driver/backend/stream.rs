@@ -9,6 +9,7 @@ use crate::simt::{Executor, SimtError, Stats};
 use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A copy or fill of device memory.
@@ -48,6 +49,8 @@ pub(crate) struct Function {
     pub raw: *mut c_void,
     /// The number of its module for reports of panics; 0 if there are none, as on the CPU.
     pub module: u64,
+    /// Whether it was launched.
+    pub launched: AtomicBool,
     pub attributes: KernelAttributes,
 }
 

@@ -15,6 +15,7 @@ use crate::driver::backend::{
 use crate::error::{Error, NotSupported, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use warpheap_device::units::WARP_SIZE;
 
@@ -176,6 +177,6 @@ impl ModuleBackend for NativeModule {
     fn function(&self, _name: &'static str) -> Result<Function> {
         let attributes =
             KernelAttributes { max_threads_per_block: LIMITS.threads_per_block, ..Default::default() };
-        Ok(Function { raw: std::ptr::null_mut(), module: 0, attributes })
+        Ok(Function { raw: std::ptr::null_mut(), module: 0, launched: AtomicBool::new(false), attributes })
     }
 }

@@ -14,6 +14,7 @@ use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_o
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use warpheap_device::panic::{PanicSettings, SYMBOL};
 
 pub(super) struct CudaModule {
@@ -115,7 +116,7 @@ impl ModuleBackend for CudaModule {
             binary_version: ask(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
         };
         let module = self.panics.map_or(0, |panics| panics.module);
-        Ok(Function { raw: function.cast(), module, attributes })
+        Ok(Function { raw: function.cast(), module, launched: AtomicBool::new(false), attributes })
     }
 
     fn variable(&self, name: &'static str) -> Result<Option<Range>> {
@@ -136,12 +137,12 @@ impl ModuleBackend for CudaModule {
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
-        if let (Some(panics), Some(settings)) = (self.context.panics(), self.panics) {
-            panics.unloaded(settings.module);
-        }
         // A kernel of the module may still run. After a kernel fault there is no work to wait for,
         // and the stream has reported it to its owner.
         if self.context.synchronize().is_ok() {
+            if let (Some(panics), Some(settings)) = (self.context.panics(), self.panics) {
+                panics.unloaded(settings.module);
+            }
             // SAFETY: loaded by `load`, unloaded once.
             self.context.release("cuModuleUnload", |api| unsafe { (api.module_unload)(self.raw.0) });
         }

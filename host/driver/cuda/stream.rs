@@ -90,7 +90,7 @@ impl StreamBackend for CudaStream {
             })?;
         }
         if let Some(panics) = self.context.panics() {
-            panics.launched(launch.function.module, launch.kernel);
+            panics.launches(launch.function, launch.kernel);
         }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (shared, arguments) = (launch.shared_bytes, launch.arguments.as_mut_ptr());

@@ -54,17 +54,23 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// Copies the first values to `to` and fills all of it. `to` must not be longer than the
     /// buffer.
     pub(super) fn read_into(&self, to: &mut [MaybeUninit<T>]) -> Result<()> {
-        // SAFETY: `to` is borrowed until `wait_for` returns; by then the stream has written it, or
-        // never will. `&self` excludes host writes of the values (P1).
+        // SAFETY: `to` is borrowed until `wait_to_read` returns; by then the stream has written it,
+        // or never will. `&self` excludes host writes of the values (P1).
         unsafe { self.submit_read(0, to.as_mut_ptr().cast(), to.len()) }?;
-        self.wait_for(size_of_val(to))
+        self.wait_to_read(size_of_val(to))
     }
 
     /// Waits for a copy of `bytes` bytes. The copy has ended even after a failure: the caller may
     /// free the host memory afterwards.
     fn wait_for(&self, bytes: usize) -> Result<()> {
-        let wait = || self.stream().synchronize().inspect_err(|_| self.device().driver().drain());
+        let wait = || self.stream().settle().inspect_err(|_| self.device().driver().drain());
         if bytes > 0 { wait() } else { Ok(()) }
+    }
+
+    /// As [`wait_for`](Self::wait_for), then reports panics of threads.
+    fn wait_to_read(&self, bytes: usize) -> Result<()> {
+        self.wait_for(bytes)?;
+        if bytes > 0 { self.device().driver().report_panics() } else { Ok(()) }
     }
 
     /// Replaces all values. Waits on the host for the work submitted so far that uses them.
@@ -99,10 +105,10 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
     /// [`Error::OutOfBounds`] if the buffer has too few values, or a failure on the stream since
     /// the last check.
     pub fn read(&self, first: usize, to: &mut [T]) -> Result<()> {
-        // SAFETY: `to` is borrowed until `wait_for` returns; by then the stream has written it, or
-        // never will. `&self` excludes host writes of the values (P1).
+        // SAFETY: `to` is borrowed until `wait_to_read` returns; by then the stream has written it,
+        // or never will. `&self` excludes host writes of the values (P1).
         unsafe { self.read_async(first, to) }?;
-        self.wait_for(size_of_val(to))
+        self.wait_to_read(size_of_val(to))
     }
 
     /// Replaces the values from index `first` on, like [`write`](Self::write), without waiting.

@@ -41,11 +41,13 @@ fn a_panic_while_the_message_is_written_publishes_the_description() {
 }
 
 #[test]
-fn a_wait_ends_with_the_publication() {
+fn the_end_of_a_grid_names_its_description() {
     let record = PanicRecord::empty();
     let epoch = record.add(&of_module(1), Location::caller(), |_| ());
-    record.wait(epoch);
-    assert_eq!(epoch, record.published.load_relaxed());
+    assert_eq!((record.ended(), record.is_pending()), (0, true));
+    record.end_grid(epoch);
+    assert_eq!((record.ended(), record.take().unwrap().number), (epoch, epoch));
+    assert!(!record.is_pending());
 }
 
 #[test]
@@ -53,4 +55,23 @@ fn a_long_name_of_a_file_keeps_its_end() {
     let record = PanicRecord::empty();
     record.file.set(|writer| writer.push(&[b'x'; 8 * FILE_WORDS + 5]));
     assert_eq!(record.file.get().len(), 8 * FILE_WORDS);
+}
+
+/// The place of the last epoch's thread, or the zeros of a new record, are not those of this one.
+#[test]
+fn only_the_thread_that_describes_its_panic_publishes_it_early() {
+    let record = PanicRecord::empty();
+    for _ in 0..2 {
+        record.claimed.add_relaxed(1);
+        let epoch = panics_beside(&record);
+        assert_eq!(record.take(), None, "claimed by a thread that has written nothing yet");
+        record.describe(&of_module(2), Location::caller(), epoch);
+        record.publish(epoch);
+        assert_eq!(record.take().unwrap().module, 2);
+    }
+}
+
+/// A panic while another thread is about to describe its own.
+fn panics_beside(record: &PanicRecord) -> u64 {
+    record.add(&of_module(1), Location::caller(), |_| unreachable!("another thread has claimed the epoch"))
 }

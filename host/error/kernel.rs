@@ -120,7 +120,7 @@ pub enum InvalidModule {
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version or \
          other features of warpheap-device: rebuild the PTX"
     )]
-    GlobalHeapLayout {
+    VariableLayout {
         /// The variable.
         symbol: &'static str,
         /// Its size in the PTX.

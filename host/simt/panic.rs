@@ -1,8 +1,8 @@
 //! Panics of threads: what they end, their description, and the panic hook that finds their place.
 //!
 //! The hook of the program is called for all panics but the first of a lane: that one is an error
-//! that the run returns. A second panic of the lane, in a destructor while the first one unwinds it,
-//! can abort the program. Without our hook, the error has no place.
+//! that the run returns. A second one, in a destructor while the first one unwinds the lane, can
+//! abort the program. Without our hook, the error has no place.
 
 use super::error::SimtError;
 use std::cell::RefCell;

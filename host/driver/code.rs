@@ -130,7 +130,7 @@ impl Code {
             true => Ok(()),
             false => {
                 let (ptx, program) = (Bytes(found), Bytes(bytes));
-                Err(Error::from(InvalidModule::GlobalHeapLayout { symbol: name, ptx, program }))
+                Err(Error::from(InvalidModule::VariableLayout { symbol: name, ptx, program }))
             }
         };
         if let Some(ptx) = &self.ptx {

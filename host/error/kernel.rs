@@ -36,8 +36,8 @@ pub enum KernelFault {
     /// device and its streams work as before, and the error is returned once.
     #[error("{kernels} {panic}; {advice}")]
     Panicked {
-        /// The kernel. On a GPU the kernels that were launched from its module since the last
-        /// panic, one of which it is.
+        /// The kernel. On a GPU the kernels that were launched from its module since it was
+        /// loaded, one of which it is.
         kernels: String,
         /// One of the panics, and the number of the others.
         panic: Box<Panic>,
@@ -120,7 +120,7 @@ pub enum InvalidModule {
         "`{symbol}` has {ptx} in the PTX but {program} in the program; the PTX was built with another version or \
          other features of warpheap-device: rebuild the PTX"
     )]
-    GlobalHeapLayout {
+    VariableLayout {
         /// The variable.
         symbol: &'static str,
         /// Its size in the PTX.

@@ -19,7 +19,7 @@ fn position(error: &Error) -> usize {
         Error::InvalidModule(InvalidModule::KernelSignature { .. }) => 9,
         Error::InvalidModule(InvalidModule::NoGlobalHeap { .. }) => 10,
         Error::InvalidModule(InvalidModule::NoDelays { .. }) => 11,
-        Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. }) => 12,
+        Error::InvalidModule(InvalidModule::VariableLayout { .. }) => 12,
         Error::InvalidLaunch { .. } => 13,
         Error::InvalidConfig(InvalidConfig::Pool { .. }) => 14,
         Error::InvalidRequest(InvalidRequest::Layout { .. }) => 15,
@@ -80,7 +80,7 @@ fn kernel() -> Vec<Error> {
         InvalidModule::KernelSignature { kernel, program: "(u32)".into(), ptx: "(u64)".into() }.into(),
         InvalidModule::NoGlobalHeap { symbol }.into(),
         InvalidModule::NoDelays { symbol }.into(),
-        InvalidModule::GlobalHeapLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
+        InvalidModule::VariableLayout { symbol, ptx: Bytes(8), program: Bytes(16) }.into(),
         Error::InvalidLaunch { kernel, requested, limit, advice },
     ]
 }

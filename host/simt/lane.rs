@@ -3,7 +3,7 @@
 
 use super::fiber::{Fiber, Yielder};
 use super::machine::{Answer, Event, LaneContext, LaneMachine};
-use super::panic::unwound;
+use super::panic::{begin, unwound};
 use super::stack::LaneStack;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +29,7 @@ impl Lane {
             let context = LaneContext { yielder, coords };
             // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.set_current(&context);
+            begin();
             // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
             let event = catch_unwind(AssertUnwindSafe(run))

@@ -157,6 +157,9 @@ impl LaneMachine {
             return None;
         }
         let yielder = self.context().yielder;
+        // A panic of the executor is not one of the lane: see `panic`.
+        // SAFETY: null is allowed.
+        unsafe { machine::stand_at(std::ptr::null()) };
         // SAFETY: the yielder lives as long as the fiber that makes this call (I2).
         let answer = unsafe { &*yielder }.suspend(Event::Requests(request));
         self.set_current(me);

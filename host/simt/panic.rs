@@ -1,7 +1,8 @@
 //! Panics of threads: what they end, their description, and the panic hook that finds their place.
 //!
-//! The hook of the program is called for all panics but those of lanes: a panic of a lane is an
-//! error that the run returns. Without the hook, the error has no place.
+//! The hook of the program is called for all panics but the first of a lane: that one is an error
+//! that the run returns. A second one, in a destructor while the first one unwinds the lane, can
+//! abort the program. Without our hook, the error has no place.
 
 use super::error::SimtError;
 use std::cell::RefCell;
@@ -74,8 +75,9 @@ impl fmt::Display for Panic {
 }
 
 thread_local! {
-    /// The place of the last panic of a lane on this OS thread. No other lane runs while a panic
-    /// unwinds one.
+    /// The place of the last panic of the running lane, or of the last one on this OS thread. No
+    /// other lane runs while a panic unwinds one. A kernel that catches its own panic leaves the
+    /// place behind; then one more panic on this OS thread is passed to the hook of the program.
     static PLACE: RefCell<Option<(String, u32, u32)>> = const { RefCell::new(None) };
 }
 
@@ -84,13 +86,23 @@ pub(super) fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let hook = take_hook();
-        set_hook(Box::new(move |info| if machine::runs_a_lane() { note(info) } else { hook(info) }));
+        set_hook(Box::new(move |info| {
+            if !machine::runs_a_lane() || !is_first(info) {
+                hook(info);
+            }
+        }));
     });
 }
 
-fn note(info: &PanicHookInfo<'_>) {
+/// A lane starts on this OS thread.
+pub(super) fn begin() {
+    PLACE.set(None);
+}
+
+/// Notes the place of a panic of the running lane. Returns whether no other panic unwinds the lane.
+fn is_first(info: &PanicHookInfo<'_>) -> bool {
     let place = info.location().map(|at| (at.file().to_owned(), at.line(), at.column()));
-    PLACE.set(place);
+    PLACE.replace(place).is_none()
 }
 
 /// The panic of a lane that has just unwound, with this message. Its thread is not known here.
@@ -102,6 +114,8 @@ pub(super) fn unwound(message: String) -> Box<Panic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simt::{Executor, Grid, Mode};
+    use std::process::Command;
 
     fn panic() -> Panic {
         Panic { file: "src/lib.rs".into(), line: 45, column: 47, thread: 3, ..Panic::default() }
@@ -122,6 +136,42 @@ mod tests {
         assert!(then.to_string().contains("; then the grid failed: the grid did not end"), "{then}");
         let unknown = Panic::default();
         assert_eq!(unknown.to_string(), "panicked at an unknown place, thread 0 of block 0");
+    }
+
+    warpheap_device::kernel! {
+        /// Panics, and again in a destructor.
+        ///
+        /// # Safety
+        /// None.
+        pub unsafe fn panics_twice() {
+            struct Second;
+            impl Drop for Second {
+                fn drop(&mut self) {
+                    panic!("the second panic");
+                }
+            }
+            let _second = Second;
+            panic!("the first panic");
+        }
+    }
+
+    #[test]
+    fn a_panic_that_aborts_the_program_is_printed() {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--ignored", "--exact", "--nocapture"]).arg(CHILD);
+        let output = program.output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && printed.contains("the second panic"), "{printed}");
+    }
+
+    const CHILD: &str = "simt::panic::tests::child_panics_twice";
+
+    #[test]
+    #[ignore = "run by another test, in a process of its own"]
+    fn child_panics_twice() {
+        let grid = Grid { blocks: [1; 3], threads: [1; 3] };
+        // SAFETY: the kernel accesses nothing.
+        let _ = unsafe { Executor::new(Mode::Replay { seed: 0 }).run::<panics_twice>(grid, ()) };
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn a_module_without_a_global_heap_is_rejected() {
     assert!(matches!(error, Error::InvalidModule(InvalidModule::NoGlobalHeap { .. })), "{error}");
     assert!(error.to_string().contains("global_heap!()"), "{error}");
     let other = device.load_module(&symbol(8)).unwrap().set_global_heap(&heap).unwrap_err();
-    assert!(matches!(other, Error::InvalidModule(InvalidModule::GlobalHeapLayout { .. })), "{other}");
+    assert!(matches!(other, Error::InvalidModule(InvalidModule::VariableLayout { .. })), "{other}");
     let right = device.load_module(&symbol(size_of::<GlobalHeap>())).unwrap();
     right.set_global_heap(&heap).unwrap();
     assert_eq!(right.global_heap_faults().unwrap().count, 0);

@@ -44,8 +44,7 @@ pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
 }
 
-/// Whether a lane runs on this OS thread, as far as [`stand_at`] tells: from the start of a lane to
-/// its end, the code of the executor between two lanes included.
+/// Whether a lane runs on this OS thread, as far as [`stand_at`] tells.
 pub fn runs_a_lane() -> bool {
     !STANDS_AT.get().is_null()
 }

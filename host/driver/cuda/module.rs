@@ -77,7 +77,7 @@ impl CudaModule {
         };
         if place.bytes != program {
             let (ptx, program) = (Bytes(place.bytes), Bytes(program));
-            return Err(InvalidModule::GlobalHeapLayout { symbol: SYMBOL, ptx, program }.into());
+            return Err(InvalidModule::VariableLayout { symbol: SYMBOL, ptx, program }.into());
         }
         Ok(Some((place, settings)))
     }

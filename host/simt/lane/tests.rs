@@ -39,6 +39,7 @@ fn after_a_lane_has_ended_no_lane_is_running() {
         // SAFETY: the kernel asks for nothing, and the machine is dropped last.
         unsafe { lane.start::<ends>(&machine, coords, (how,)) };
         assert!(matches!(lane.resume(&machine, Answer::Go, 100), Event::Requests(Request::Pause)));
+        assert!(!machine::runs_a_lane(), "a panic of the executor is printed");
         let last = lane.resume(&machine, Answer::Go, 100);
         assert!(has_no_lane(|| machine.coords()) && has_no_lane(thread::block_idx_x), "{how}");
         match how {

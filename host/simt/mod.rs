@@ -69,9 +69,9 @@
 //! - **Ends.** `exit` and all errors discard a thread's frames without running destructors, as on a
 //!   GPU. A panic is the exception: it unwinds the frames of the thread that panicked.
 //! - **Panics.** A panic ends its thread, and the run returns an error when the grid has ended;
-//!   with [`OnPanic::EndGrid`] it ends the grid. The first run installs a panic hook, which passes
-//!   all panics but the first of a lane on to the hook of the program. So that one prints nothing. A
-//!   collective that waits for the thread ends the grid.
+//!   with [`OnPanic::EndGrid`] it ends the grid. The first run installs a panic hook. The first
+//!   panic of a lane prints nothing; all others reach the hook of the program. A collective that
+//!   waits for the thread ends the grid.
 //! - **Stack overflow.** A lane that exceeds its 128 KiB hits a guard page, which kills the
 //!   process.
 //! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the

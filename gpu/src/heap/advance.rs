@@ -82,7 +82,15 @@ impl Heap {
             // A search that finds nothing, again and again in a full heap, is no move.
             let has_run = || (!seen.is_dry() || self.has_any_run(&info)).into();
             if group.lead_64(has_run) == 1 {
-                common.during_all(group, true, || next = self.find_span(group, demand, &info, survey));
+                if group.leads() {
+                    common.begin();
+                }
+                // The beginning of the move is before what each lane hides.
+                group.sync();
+                next = self.find_span(group, demand, &info, survey);
+                if group.leads() {
+                    common.end();
+                }
             }
         }
         if group.leads() {
@@ -142,12 +150,10 @@ impl Heap {
         if slabs.len > 0 && group.leads() {
             hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
         }
-        let (mut first, end) = (slabs.first / WORD_BITS, (slabs.first + slabs.len).div_ceil(WORD_BITS));
-        while first < end {
-            let w = first + group.rank();
-            let w = if w < end { w } else { u32::MAX };
-            self.free_slabs().set.settle(group, w, self.overview().common());
-            first += group.count();
+        let mut w = slabs.first / WORD_BITS + group.rank();
+        while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
+            self.free_slabs().set.settle(w, self.overview().common());
+            w += group.count();
         }
         slabs
     }
@@ -217,8 +223,10 @@ impl Heap {
                 let first = next / WORD_BITS;
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { idle.word(w).load_relaxed() } else { 0 };
-                let free = self.runs().sweep(group, class, info, w, row);
-                idle.settle(group, w, common);
+                let free = if row != 0 { self.runs().sweep(class, info, w, row) } else { 0 };
+                if free == 0 {
+                    idle.settle(w, common);
+                }
                 if !group.all(free == 0) {
                     return true;
                 }

@@ -16,7 +16,6 @@
 //! Any thread may add. Wait-free.
 
 use super::{MOVE, SEARCH};
-use crate::lanes::Group;
 use crate::sync::AtomicU64;
 
 /// In the high half, where the carry of its wrap is lost.
@@ -70,26 +69,6 @@ impl Moves {
         let result = f();
         self.end();
         result
-    }
-
-    /// Runs `f` on all lanes of a group as one move, if it is needed on any of them. Returns the
-    /// number of moves: a move by each lane would be an atomic by each lane on the same address.
-    #[inline(always)]
-    pub(super) fn during_all(&self, group: Group, is_needed: bool, f: impl FnOnce()) -> u32 {
-        if group.all(!is_needed) {
-            return 0;
-        }
-        if group.leads() {
-            self.begin();
-        }
-        // The beginning is before what each lane hides, and what each lane restores before the end.
-        group.sync();
-        f();
-        group.sync();
-        if group.leads() {
-            self.end();
-        }
-        1
     }
 
     /// To be called before a search.

@@ -17,10 +17,8 @@ use super::bits::{WORD_BITS, full_word};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::entry::Entry;
-use super::moves::Before;
 use super::runs::Runs;
 use super::{FREE_ENTRY, RETIRE, SWEEP, TAKE, UNLIST};
-use crate::lanes::Group;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::array::from_fn;
 use core::ops::BitOr;
@@ -30,15 +28,14 @@ const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Runs<'_> {
     /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
-    /// those before it, which have none, and notes the move. All lanes of the group look at a word.
+    /// those before it, which have none; `moves` counts the moves.
     pub fn first_open(
         &self,
-        group: Group,
         class: SizeClass,
         info: &ClassInfo,
         w: u32,
         bits: u32,
-        before: &mut Before,
+        moves: &mut u32,
     ) -> Option<u32> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let mut rest = bits;
@@ -48,12 +45,10 @@ impl Runs<'_> {
         while rest != 0 && is_full(first + rest.trailing_zeros()) {
             rest &= rest - 1;
         }
-        let full = bits & !rest;
-        before.note_own(self.overview().class(class).during_all(group, full != 0, || {
-            if full != 0 {
-                rest |= self.unlist(class, info, w, full);
-            }
-        }));
+        if rest != bits {
+            *moves += 1;
+            rest |= self.overview().class(class).during(|| self.unlist(class, info, w, bits & !rest));
+        }
         (rest != 0).then(|| first + rest.trailing_zeros())
     }
 
@@ -91,8 +86,8 @@ impl Runs<'_> {
     }
 
     /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
-    /// the others from the set. All lanes of the group look at a word.
-    pub fn sweep(&self, group: Group, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+    /// the others from the set.
+    pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (all, mut free, mut rest) = (info.words(), 0, bits);
         while rest != 0 {
@@ -108,13 +103,10 @@ impl Runs<'_> {
             }
         }
         free &= bits;
-        let others = bits & !free;
-        // Not of the class: searches for other classes and for slabs look at idle runs, too.
-        self.overview().common().during_all(group, others != 0, || {
-            if others != 0 {
-                self.remove_idle(class, info, w, others);
-            }
-        });
+        if free != bits {
+            // Not of the class: searches for other classes and for slabs look at idle runs, too.
+            self.overview().common().during(|| self.remove_idle(class, info, w, bits & !free));
+        }
         free
     }
 

@@ -73,11 +73,12 @@ impl Heap {
         for (mut from, to) in [(middle, end), (start, middle)] {
             while let Some(next) = runs.listed().next_of(group, from, to, common, &mut common_before) {
                 // Each lane looks at the runs of a word.
-                let first = next / WORD_BITS;
+                let (first, mut own_moves) = (next / WORD_BITS, 0);
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { runs.listed().word(w).load_relaxed() } else { 0 };
-                let open = runs.first_open(group, class, info, w, row, &mut before);
-                common_before.note_own(runs.listed().settle(group, w, common));
+                let open = runs.first_open(class, info, w, row, &mut own_moves);
+                before.note_own(group.wrapping_sum(own_moves));
+                common_before.note_own(group.wrapping_sum(runs.listed().settle(w, common)));
                 let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
                 if lanes.is_empty() {
                     from = (first + group.count()) * WORD_BITS;
@@ -222,7 +223,7 @@ impl Heap {
         let (class, run) = self.layout.run_at(index);
         let (info, runs, w) = (self.class(class), self.runs(), index / WORD_BITS);
         let bits = runs.idle().word(w).load_relaxed() >> (index % WORD_BITS) << (index % WORD_BITS);
-        let (mut rest, mut bits) = (runs.sweep(Group::alone(), class, info, w, bits), 0_u32);
+        let (mut rest, mut bits) = (runs.sweep(class, info, w, bits), 0_u32);
         while rest != 0 && bits.count_ones() * info.slabs < least {
             bits |= rest & rest.wrapping_neg();
             rest &= rest - 1;

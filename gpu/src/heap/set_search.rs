@@ -2,7 +2,7 @@
 //!
 //! A search clears the bits of words that are zero, as moves: later ones do not come down to them.
 
-use super::bits::{WORD_BITS, WORD_LOG2, has};
+use super::bits::{WORD_BITS, WORD_LOG2};
 use super::index_set::IndexSet;
 use super::moves::{Before, Moves};
 use crate::lanes::Group;
@@ -52,21 +52,20 @@ impl IndexSet {
         u32::try_from(found).ok()
     }
 
-    /// Clears the bits of words of level 0 in the level above, as a move, if the words are zero: of
-    /// a word `w` by each lane of a group. Returns the number of moves. So later searches do not
-    /// come down to these words one after the other.
-    pub fn settle(&self, group: Group, w: u32, moves: &Moves) -> u32 {
+    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
+    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
+    /// later searches do not come down to them one after the other.
+    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
         let (above, above_len) = self.level(1);
+        if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
+            return 0;
+        }
         // Relaxed: hints, as the word above.
-        let is_raised = w < self.len()
-            && above_len > 0
-            && self.word(w).load_relaxed() == 0
-            && has(self.at(above + (w >> WORD_LOG2)).load_relaxed(), w);
-        moves.during_all(group, is_raised, || {
-            if is_raised {
-                self.lower(0, w);
-            }
-        })
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
+            return 0;
+        }
+        moves.during(|| self.lower(0, w));
+        1
     }
 
     /// The first word of level 0 that is nonzero without its bit in the level above, or the same of
@@ -149,13 +148,12 @@ mod tests {
         [77, 79, 1111].into_iter().for_each(|i| set.insert(i));
         set.remove_bits(2, 1 << 15);
         // A word that is not zero, or has no word above, stays as it is.
-        let settle = |w| set.settle(Group::alone(), w, &moves);
-        assert_eq!((settle(2), settle(128), above()), (0, 0, 1 << 2));
+        assert_eq!((set.settle(2, &moves), set.settle(128, &moves), above()), (0, 0, 1 << 2));
         set.remove_bits(2, 1 << 13);
-        assert_eq!((settle(2), settle(2), above()), (1, 0, 0));
+        assert_eq!((set.settle(2, &moves), set.settle(2, &moves), above()), (1, 0, 0));
         assert_eq!(words[129].load_relaxed(), 1 << 2);
         set.remove_bits(34, 1 << 23);
-        assert_eq!(settle(35), 0);
+        assert_eq!(set.settle(35, &moves), 0);
         // Each search lowers one level, unless it starts in the word.
         for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
             assert_eq!(set.next(0, 1 << 12, &moves, &mut moves.search()), None);

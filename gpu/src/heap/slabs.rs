@@ -115,7 +115,7 @@ impl FreeSlabs<'_> {
                 // Other threads took some of these slabs: looks at the words again.
                 attempts += 1;
                 if found.is_empty() || attempts >= ATTEMPTS {
-                    self.set.settle(group, w, self.moves);
+                    self.set.settle(w, self.moves);
                     from = ((slab >> WORD_LOG2) + group.count()) * WORD_BITS;
                 }
             }

@@ -77,7 +77,7 @@ impl Heap {
     /// Clears the bit above the word of idle runs of a class, as a group does that found none there.
     pub fn settle_idle(&self, class: SizeClass) {
         let index = self.layout.run_index(class, 0);
-        self.runs().idle().settle(Group::alone(), index / WORD_BITS, self.overview().common());
+        self.runs().idle().settle(index / WORD_BITS, self.overview().common());
     }
 
     /// Claims one slab. Returns whether there was one.

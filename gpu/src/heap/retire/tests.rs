@@ -25,10 +25,9 @@ fn a_free_block_in_any_word_makes_a_run_open() {
     assert_eq!((info.blocks, info.slabs, info.words()), (256, 1, 8));
     for block in 0..8 {
         owned.add_run_with(SMALL, block, &[block * 33]);
-        let moves = owned.heap.overview().class(SMALL);
-        let (mut before, group) = (moves.search(), Group::alone());
-        assert_eq!(runs.first_open(group, SMALL, info, w, 1 << block, &mut before), Some(block));
-        assert!(moves.is_unchanged(before));
+        let mut moves = 0;
+        assert_eq!(runs.first_open(SMALL, info, w, 1 << block, &mut moves), Some(block));
+        assert_eq!(moves, 0);
     }
 }
 
@@ -39,16 +38,15 @@ fn only_runs_before_the_first_open_one_are_unlisted() {
     for (run, free) in [(0, &[][..]), (2, &[]), (3, &[]), (5, &[40]), (6, &[]), (9, &[1])] {
         owned.add_run_with(SMALL, run, free);
     }
-    let moves = owned.heap.overview().class(SMALL);
-    let (mut before, group) = (moves.search(), Group::alone());
-    let count = moves_of(moves, || {
-        let bits = 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6;
-        assert_eq!(runs.first_open(group, SMALL, info, w, bits, &mut before), Some(5));
+    let mut moves = 10;
+    let count = moves_of(owned.heap.overview().class(SMALL), || {
+        let open = runs.first_open(SMALL, info, w, 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6, &mut moves);
+        assert_eq!(open, Some(5));
     });
-    assert!(count == 1 && moves.is_unchanged(before));
+    assert_eq!((moves, count), (11, 1));
     let listed = |run| owned.hints(SMALL, run).0;
     assert_eq!([0, 2, 3, 5, 6, 9].map(listed), [true, false, false, true, true, true]);
-    assert_eq!(runs.first_open(group, SMALL, info, w, 1 << 6, &mut before), None);
+    assert_eq!(runs.first_open(SMALL, info, w, 1 << 6, &mut moves), None);
     // A run that became open meanwhile stays.
     assert_eq!(runs.unlist(SMALL, info, w, 1 | 1 << 5 | 1 << 9), 1 << 5 | 1 << 9);
     assert_eq!([0, 2, 3, 5, 6, 9].map(listed), [false, false, false, true, false, true]);
@@ -61,13 +59,9 @@ fn a_run_of_another_class_is_unlisted() {
     owned.add_run(other, 4);
     let (runs, w) = (owned.heap.runs(), word(&owned, SMALL));
     runs.listed().insert(owned.layout.run_index(SMALL, 4));
-    let (moves, info) = (owned.heap.overview().class(SMALL), owned.heap.class(SMALL));
-    let mut before = moves.search();
-    let count = moves_of(moves, || {
-        assert_eq!(runs.first_open(Group::alone(), SMALL, info, w, 1 << 4, &mut before), None);
-    });
-    assert!(count == 1 && moves.is_unchanged(before));
-    assert_eq!((owned.hints(SMALL, 4).0, owned.hints(other, 4).0), (false, true));
+    let mut moves = 0;
+    assert_eq!(runs.first_open(SMALL, owned.heap.class(SMALL), w, 1 << 4, &mut moves), None);
+    assert_eq!((moves, owned.hints(SMALL, 4).0, owned.hints(other, 4).0), (1, false, true));
 }
 
 #[test]
@@ -83,8 +77,8 @@ fn a_sweep_removes_the_runs_that_are_not_fully_free() {
     owned.add_run(SMALL, 6);
     runs.count(6).sub_relaxed(1);
     let count = moves_of(owned.heap.overview().common(), || {
-        assert_eq!(runs.sweep(Group::alone(), SMALL, info, w, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6), 1 << 1);
-        assert_eq!(runs.sweep(Group::alone(), SMALL, info, w, 1 << 1), 1 << 1);
+        assert_eq!(runs.sweep(SMALL, info, w, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6), 1 << 1);
+        assert_eq!(runs.sweep(SMALL, info, w, 1 << 1), 1 << 1);
     });
     assert_eq!(count, 1);
     let idle = |run| owned.hints(SMALL, run).1;

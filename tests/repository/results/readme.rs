@@ -51,15 +51,19 @@ fn figures(reports: &[Report]) -> String {
     let kernels =
         KERNELS.map(|[what, file, name, peer]| (what, of(file), kernel(of(file), name, &peers.json, peer)));
     let host = HOST.map(|(what, file, name, threads)| (what, of(file), host(of(file), name, threads)));
-    // By device.
-    let (mut rows, mut origins) = (Vec::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    // The commits of each device, by date.
+    let (mut rows, mut origins) = (Vec::new(), BTreeMap::<_, BTreeMap<_, BTreeSet<_>>>::new());
     for (what, Report { path, json }, [ours, floor, other]) in kernels.into_iter().chain(host) {
         rows.push(vec![what.into(), ours, floor, other, format!("[file]({path})")]);
-        let origin = ["date day", "commit code"].map(|column| cell(json, column));
-        origins.entry(cell(json, "device/name")).or_default().insert(origin.join(", "));
+        let commit: String = json["commit"].as_str().expect("a commit").chars().take(8).collect();
+        let dates = origins.entry(cell(json, "device/name")).or_default();
+        dates.entry(cell(json, "date day")).or_default().insert(format!("`{commit}`"));
     }
     let head = ["2^20 threads of a kernel, or a host pool", "warpheap", "floor", "fastest other", ""];
-    let of_device = |(device, of)| format!("{device}: {}", Vec::from_iter::<BTreeSet<_>>(of).join("; "));
+    let of_date = |(date, commits)| format!("{date}, {}", Vec::from_iter::<BTreeSet<_>>(commits).join(", "));
+    let of_device = |(device, dates): (String, BTreeMap<_, _>)| {
+        format!("{device}: {}", Vec::from_iter(dates.into_iter().map(of_date)).join("; "))
+    };
     let origins = Vec::from_iter(origins.into_iter().map(of_device)).join(". ");
     let peers = &peers.path;
     let conditions =

@@ -59,8 +59,7 @@ impl Heap {
         }
         let address = self.alloc_large(size as u64, align as u64);
         if address == 0 {
-            // Relaxed: a statistic.
-            self.overview().failures().add_relaxed(1);
+            self.overview().note_failures(1, size as u64);
         }
         address
     }

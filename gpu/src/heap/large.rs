@@ -1,4 +1,7 @@
 //! Large allocations: entire slabs, for requests that no class serves.
+//!
+//! Each search starts behind the place of the last one, so threads that allocate at once look at
+//! different slabs. A free lets searches start at its slabs again, if they are before that place.
 
 use super::entry::Entry;
 use super::search::Found;
@@ -34,8 +37,10 @@ impl Heap {
     /// One search for `len` consecutive free slabs, of which the first is a multiple of `step`.
     pub(super) fn search_large(&self, len: u32, step: u32) -> Found {
         let common = self.overview().common();
-        let before = common.search();
-        let slabs = self.free_slabs().claim_aligned(len, step);
+        let mut before = common.search();
+        // Relaxed: a hint.
+        let start = self.overview().large_start().add_relaxed(len) % self.layout.slabs;
+        let slabs = self.free_slabs().claim_aligned(start, len, step, &mut before);
         if slabs.len > 0 {
             return Found::Block(self.make_large(slabs));
         }
@@ -78,5 +83,10 @@ impl Heap {
             self.runs().entry(later).store_relaxed(Entry::FREE.0);
         }
         self.free_slabs().insert(Slabs { first: slab, len });
+        let start = self.overview().large_start();
+        // Relaxed: a hint. If other threads change it in between, searches start elsewhere.
+        if slab < start.load_relaxed() {
+            start.store_relaxed(slab);
+        }
     }
 }

@@ -153,6 +153,12 @@ impl Heap {
         self.overview().failures().load_relaxed()
     }
 
+    /// The bytes of the last failed allocation, of a size class those of its blocks; 0 if none has
+    /// failed.
+    pub fn last_failed_bytes(&self) -> u64 {
+        self.overview().last_failed().load_relaxed()
+    }
+
     /// The copy of this handle in memory, for code off the fast path: a call there passes its
     /// address. A handle passed by value would be written to every thread's stack.
     #[inline(always)]

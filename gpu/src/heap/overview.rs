@@ -1,9 +1,10 @@
-//! State of the classes together: moves under way, and failed allocations.
+//! State of the classes together: moves under way, failed allocations, and the place of the next
+//! large one.
 
 use super::class::SizeClass;
 use super::layout::MAX_CLASSES;
 use super::moves::Moves;
-use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT};
 
 /// Initially all words are zero.
 #[repr(C, align(32))]
@@ -11,6 +12,10 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 pub struct Overview {
     /// Failed allocations.
     failures: AtomicU32,
+    /// A hint: the slab, modulo the number of slabs, from which the next large allocation looks.
+    large_start: AtomicU32,
+    /// The bytes of the last failed allocation.
+    last_failed: AtomicU64,
     /// Moves of free slabs, of idle runs, and of bits in the upper levels of the sets.
     common: Moves,
     /// Moves of the runs of each class.
@@ -25,6 +30,8 @@ impl Overview {
     pub fn new() -> Self {
         Overview {
             failures: AtomicU32::new(0),
+            large_start: AtomicU32::new(0),
+            last_failed: AtomicU64::new(0),
             common: Moves::new(),
             classes: core::array::from_fn(|_| Moves::new()),
         }
@@ -39,6 +46,21 @@ impl Overview {
     #[inline(always)]
     pub(super) fn failures(&self) -> &AtomicU32 {
         &self.failures
+    }
+
+    /// Counts `count` failed allocations, one of them of `bytes`.
+    pub(super) fn note_failures(&self, count: u32, bytes: u64) {
+        // Relaxed: statistics.
+        self.failures.add_relaxed(count);
+        self.last_failed.store_relaxed(bytes);
+    }
+
+    pub(super) fn last_failed(&self) -> &AtomicU64 {
+        &self.last_failed
+    }
+
+    pub(super) fn large_start(&self) -> &AtomicU32 {
+        &self.large_start
     }
 
     #[inline(always)]

@@ -110,7 +110,7 @@ impl Heap {
                 address = drawn.address;
             }
         }
-        self.count_failures(group, address == 0);
+        self.note_failures(group, class, address == 0);
         address
     }
 
@@ -145,11 +145,10 @@ impl Heap {
     }
 
     /// Counts the failed allocations of a group.
-    fn count_failures(&self, group: Group, fails: bool) {
-        let failed = group.ballot(fails).count();
-        if failed > 0 && group.leads() {
-            // Relaxed: a statistic.
-            self.overview().failures().add_relaxed(failed);
+    fn note_failures(&self, group: Group, class: SizeClass, fails: bool) {
+        let failed = group.ballot(fails);
+        if fails && group.lane() == failed.leader() {
+            self.overview().note_failures(failed.count(), class.bytes().into());
         }
     }
 

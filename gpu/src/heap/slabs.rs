@@ -174,26 +174,30 @@ impl FreeSlabs<'_> {
         })
     }
 
-    /// Claims the first `len` consecutive free slabs that start at a multiple of `step`.
+    /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
+    /// slab `from` on, else the first ones in the heap. The moves of the search are added to `before`.
     #[inline(never)]
-    pub fn claim_aligned(&self, len: u32, step: u32) -> Slabs {
-        let mut first = 0;
-        // Every turn goes on to a later slab.
-        while first + len <= self.slabs {
-            let there = self.len_at(first, len);
-            if there == len {
-                let got = self.claim_at(first, len);
-                if got == len {
-                    return Slabs { first, len };
-                }
-                first += got + 1;
-            } else if there > 0 {
-                first += there + 1;
-            } else {
-                let is_clear = self.set.word(first >> WORD_LOG2).load_relaxed() >> (first % WORD_BITS) == 0;
-                first += if is_clear { WORD_BITS - first % WORD_BITS } else { 1 };
+    pub fn claim_aligned(&self, from: u32, len: u32, step: u32, before: &mut Before) -> Slabs {
+        for (from, to) in [(from, self.slabs), (0, from)] {
+            let mut first = from.next_multiple_of(step);
+            // Every turn goes on to a later slab.
+            while first < to && first + len <= self.slabs {
+                let there = self.len_at(first, len);
+                let next = if there == len {
+                    let got = self.claim_at(first, len);
+                    before.note_own(1);
+                    if got == len {
+                        return Slabs { first, len };
+                    }
+                    Some(first + got + 1)
+                } else if there > 0 {
+                    Some(first + there + 1)
+                } else {
+                    self.set.next(first, to, self.moves, before)
+                };
+                let Some(next) = next else { break };
+                first = next.next_multiple_of(step);
             }
-            first = first.next_multiple_of(step);
         }
         Slabs::NONE
     }

@@ -90,7 +90,7 @@ fn slabs_of_idle_runs_of_another_class_make_a_span() {
     // No more runs were retired than there are slabs in the span.
     let gone = (0..256).filter(|run| !owned.hints(LARGE, *run).1).count() as u32;
     assert_eq!(gone, 2 * most);
-    assert_eq!(owned.heap.free_slabs().claim_aligned(1, 1), Slabs::NONE);
+    assert_eq!(owned.heap.free_slabs().claim(Group::alone(), 0, 1, 1, false), Slabs::NONE);
     // The other runs are allocated.
     let runs = owned.heap.runs();
     for (run, full) in (0..most).map(|i| (2 * i, 0b11)).chain((2 * most..256).map(|run| (run, 0xf))) {

@@ -57,7 +57,7 @@ impl Heap {
 
     /// A block of the heap, after the quarantine was emptied if need be; 0 if there is none.
     fn alloc_or_empty(&self, bytes: usize, align: usize) -> u64 {
-        let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
+        let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse(bytes) };
         let mut last = self.extra().ring.is_none();
         for turn in 0..TURNS {
             if let Some(block) = self.alloc_plain(layout) {
@@ -75,12 +75,11 @@ impl Heap {
                 thread::nanosleep(NAP_NANOS << turn.min(DOUBLINGS));
             }
         }
-        self.refuse()
+        self.refuse(bytes)
     }
 
-    fn refuse(&self) -> u64 {
-        // Relaxed: a figure.
-        self.overview().failures().add_relaxed(1);
+    fn refuse(&self, bytes: usize) -> u64 {
+        self.overview().note_failures(1, bytes as u64);
         0
     }
 

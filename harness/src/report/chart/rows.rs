@@ -1,10 +1,9 @@
 //! Named rows over one logarithmic axis: values with their ranges, and the target of each.
 
 use super::scale::{Axis, is_shown};
-use super::{Area, Error, Ink, WIDTH, line, marks, px, svg, text};
+use super::{Area, Drawing, Error, Ink, WIDTH, line, marks, px, svg, text};
 use crate::report::human::shortened;
 use crate::report::palette::LIGHT;
-use maud::Markup;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -71,7 +70,7 @@ pub struct Chart<'a> {
 
 impl Chart<'_> {
     /// The chart as SVG.
-    pub fn svg(&self) -> Result<Markup, Error> {
+    pub fn svg(&self) -> Result<Drawing, Error> {
         let height = ROW * self.rows.len() as u32 + AXIS;
         svg((WIDTH, height), "chart", self.title, self.description, |area| self.draw(area))
     }

@@ -61,7 +61,7 @@ fn values_have_three_digits_and_a_unit() {
 fn styles_differ_without_colours() {
     let mut drawn = BTreeSet::new();
     for style in 0..STYLES {
-        let text = sample(style, "a series").unwrap().into_string();
+        let text = sample(style, "a series").unwrap().svg.into_string();
         roxmltree::Document::parse(&text).unwrap();
         let colour = DEEP[style].to_uppercase();
         assert!(text.contains(&colour), "{text}");
@@ -96,7 +96,7 @@ fn a_chart_is_well_formed_and_has_a_title() {
         shaded: Some(32.0),
         lines: &lines,
     };
-    let text = chart.svg().unwrap().into_string();
+    let text = chart.svg().unwrap().svg.into_string();
     let document = roxmltree::Document::parse(&text).unwrap();
     let title = document.descendants().find(|node| node.has_tag_name("title")).unwrap();
     assert_eq!(title.text(), Some("a < b"));
@@ -118,7 +118,7 @@ fn rows_have_a_target_and_long_names_are_shortened() {
     };
     let axis = decimal(&[1.0, 3.0]).unwrap();
     let chart = rows::Chart { title: "t", description: "d", axis, rows: &[row.clone(), row] };
-    let text = chart.svg().unwrap().into_string();
+    let text = chart.svg().unwrap().svg.into_string();
     let document = roxmltree::Document::parse(&text).unwrap();
     assert!(text.contains("has more…") && !text.contains(name), "{text}");
     assert!(text.contains("font-weight=\"bold\""), "{text}");

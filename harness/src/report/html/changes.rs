@@ -18,7 +18,7 @@ pub fn section(comparison: &Comparison) -> Result<Markup, Error> {
     let changed = comparison.changed();
     let rows: Vec<Row> = changed.iter().take(MOST_ROWS).filter_map(|change| row(change)).collect();
     let note = "newer over older value, the worst first; the line is no change";
-    let cards = rows_cards("Changes", note, Unit::Ratio, &rows, &html! {})?;
+    let cards = rows_cards("Changes", note, Unit::Ratio, &rows, &Vec::new())?;
     let (commit, date) = &comparison.old;
     Ok(html! {
         section {

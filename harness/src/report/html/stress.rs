@@ -2,6 +2,7 @@
 
 use super::parts::{array, rows_cards, table};
 use crate::report::chart::Error;
+use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::Unit;
 use crate::report::saved::{Run, Saved, Stress};
@@ -26,6 +27,16 @@ const COLUMNS: [(&str, &str); 14] = [
 
 /// All runs.
 pub fn section(one: &Saved, stress: &Stress) -> Result<Markup, Error> {
+    Ok(html! {
+        h2 { "Runs" }
+        div.rows { @for card in cards(stress)? { (card) } }
+        (table("Values: all runs", &array(&one.value, "/data/runs"), &COLUMNS))
+        @for run in &stress.runs { (details(run)) }
+    })
+}
+
+/// The rates of the runs.
+pub fn cards(stress: &Stress) -> Result<Vec<Card>, Error> {
     let row = |run: &Run| {
         let rate = run.report.as_ref()?.pairs_per_second;
         Some(Row {
@@ -37,19 +48,13 @@ pub fn section(one: &Saved, stress: &Stress) -> Result<Markup, Error> {
         })
     };
     let rows: Vec<Row> = stress.runs.iter().filter_map(row).collect();
-    let cards = rows_cards(
+    rows_cards(
         "Rates",
         "checked pairs of an allocation and a free per second",
         Unit::PairsPerSecond,
         &rows,
-        &html! {},
-    )?;
-    Ok(html! {
-        h2 { "Runs" }
-        div.rows { @for card in cards { (card) } }
-        (table("Values: all runs", &array(&one.value, "/data/runs"), &COLUMNS))
-        @for run in &stress.runs { (details(run)) }
-    })
+        &Vec::new(),
+    )
 }
 
 /// The end of a run, its findings, its checks, and the command that repeats it.

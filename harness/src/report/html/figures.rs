@@ -20,8 +20,8 @@ struct Group<'a> {
     figures: Vec<&'a Figure>,
 }
 
-/// All figures. Empty without figures.
-pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+/// The values of all figures. Empty without figures.
+pub fn section(bench: &Bench) -> Result<Markup, Error> {
     if bench.figures.is_empty() {
         return Ok(html! {});
     }
@@ -30,6 +30,15 @@ pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
         h2 { "Figures and targets" }
         p { (met) " of " (bench.figures.len()) " figures meet their targets. A vertical line is a target; ✓ met, ✗ missed." }
         div.rows { @for card in value_cards(bench)? { (card) } }
+    })
+}
+
+/// The times of all figures, and the table of the figures.
+pub fn times_section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    if bench.figures.is_empty() {
+        return Ok(html! {});
+    }
+    Ok(html! {
         h2 { "Times of the figures" }
         div.rows { @for card in time_cards(bench)? { (card) } }
         (table("Values: all figures", &array(&one.value, "/data/figures"), &COLUMNS))

@@ -78,10 +78,11 @@ fn bench(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
     Ok(html! {
         @if let Some(suite) = &bench.suite { p.dim { "Suite: " (suite) } }
         (origin::wrong(&bench.wrong))
-        (figures::section(one, bench)?)
+        (figures::section(bench)?)
         (series::section(one, bench)?)
         (latency::section(one, bench)?)
         (figures::collections(one, bench)?)
+        (figures::times_section(one, bench)?)
         (origin::remarks(&bench.notes, &bench.left_out))
     })
 }
@@ -101,7 +102,11 @@ pub fn charts(one: &Saved) -> Result<Vec<(String, Card)>, Error> {
         Data::Pools(pools) => vec![("pool", pools::cards(pools)?)],
     };
     let named = |(group, cards): (&'static str, Vec<Card>)| {
-        cards.into_iter().map(move |card| (format!("{group}: {}", card.title), card))
+        cards.into_iter().map(move |card| {
+            // A picture is without the heading of the page.
+            let note = format!("{}. {}", one.device(), card.note);
+            (format!("{group}: {}", card.title), Card { note, ..card })
+        })
     };
     Ok(groups.into_iter().flat_map(named).collect())
 }

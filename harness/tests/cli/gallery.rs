@@ -54,6 +54,29 @@ fn the_gallery_is_what_the_program_draws() {
     assert!(stale.is_empty(), "run scripts/gallery.sh: {stale:?} would differ");
 }
 
+#[test]
+fn a_chart_is_found_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("chart.svg");
+    let svg = svg.to_str().expect("a path");
+    let suite = root().join(SUITE);
+    let suite = suite.to_str().expect("a path");
+    for (arguments, part) in [
+        (&["--svg", svg, "--chart", "time: x"][..], "no chart `time: x`; the charts are\n  figure: "),
+        (&["--svg", svg], "--chart <NAME>"),
+        (&["--chart", "time: alloc over threads"], "--svg <FILE>"),
+        (&["--svg", suite, "--chart", "time: alloc over threads"], "would replace the input"),
+        (&["--html", svg, "--svg", svg, "--chart", "time: alloc over threads"], "would replace"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpheap"));
+        let output = command.args(["report", suite]).args(arguments).output().expect("it starts");
+        assert_eq!(status(&output), 2, "{arguments:?}: {}", stdout_and_stderr(&output));
+        let text = stdout_and_stderr(&output);
+        assert!(text.contains(part), "{arguments:?}: {text}");
+        assert!(!Path::new(svg).exists(), "{arguments:?}");
+    }
+}
+
 /// The guide quotes the report of the heap that leaks, and the picture shows the same heap.
 #[test]
 fn the_leak_of_the_guide_is_in_its_report() {

@@ -22,6 +22,8 @@ const NAME: usize = 60;
 const NAME_TOP: u32 = 4;
 const MIDDLE: u32 = 26;
 const TARGET: u32 = 7;
+/// Width of a letter of a label, in pixels.
+const LETTER: u32 = 6;
 /// Half the length of a tick, in pixels.
 const TICK: u32 = 3;
 /// Width of the line of a range.
@@ -80,6 +82,7 @@ impl Chart<'_> {
         let range = &self.axis.range;
         let scale: LogCoord<f64> = range.clone().log_scale().into();
         let place = |value: f64| scale.map(&value.clamp(range.start, range.end), (px(LEFT), px(RIGHT)));
+        let mut free = 0;
         for tick in &self.axis.ticks {
             let x = place(*tick);
             // Across the axes of the rows, not across their names.
@@ -88,7 +91,12 @@ impl Chart<'_> {
             }
             area.draw(&PathElement::new([(x, bottom), (x, bottom + px(TICK))], line(LIGHT.dim, 1)))?;
             let label = self.axis.unit.tick(*tick);
-            area.draw_text(&label, &text(Ink::Dim, HPos::Center, VPos::Top), (x, bottom + px(6)))?;
+            // A label that would touch the one before it is left out.
+            let half = px(label.chars().count() as u32 * LETTER / 2);
+            if x - half >= free {
+                area.draw_text(&label, &text(Ink::Dim, HPos::Center, VPos::Top), (x, bottom + px(6)))?;
+                free = x + half + px(LETTER);
+            }
         }
         area.draw(&PathElement::new([(px(LEFT), bottom), (px(RIGHT), bottom)], line(LIGHT.dim, 1)))?;
         (0..).zip(self.rows).try_for_each(|(index, row)| draw_row(area, px(ROW * index), row, &place))

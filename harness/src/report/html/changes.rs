@@ -9,9 +9,9 @@ use maud::{Markup, html};
 
 /// The most rows of the chart. The table has all measurements.
 const MOST_ROWS: usize = 20;
-/// Styles of a value that became worse, and of one that became better.
-const WORSE: usize = 2;
-const BETTER: usize = 0;
+/// Styles of a value that became worse (red), and of one that became better (green).
+const WORSE: usize = 7;
+const BETTER: usize = 2;
 
 /// The changes as a chart and a table.
 pub fn section(comparison: &Comparison) -> Result<Markup, Error> {

@@ -5,6 +5,7 @@ use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::Unit;
+use crate::report::human::Count;
 use crate::report::saved::{Run, Saved, Stress};
 use maud::{Markup, html};
 
@@ -65,7 +66,7 @@ fn details(run: &Run) -> Markup {
         @if let Some(error) = &run.error { p.notice { (error) } }
         @if let Some(report) = report {
             @if report.findings_total > 0 {
-                p { (report.findings_total) " findings. The first of them:" }
+                p { (Count(report.findings_total)) " findings. The first of them:" }
                 ul { @for finding in report.findings.iter().take(LISTED) { li { strong { (finding.kind) } ": " (finding.message) } } }
             }
             @if !report.verified.is_empty() {

@@ -35,7 +35,7 @@ th,td{text-align:left;vertical-align:top;padding:.15rem .75rem .15rem 0;border-b
 overflow-wrap:normal}
 th{font-weight:600}
 td.number,th.number{text-align:right;white-space:nowrap}
-main+main{border-top:3px solid var(--ink);margin-top:3rem}
+section+main,main+main{border-top:3px solid var(--ink);margin-top:3rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.875rem;margin:.5rem 0}
 dt{color:var(--dim)}
 dd{margin:0;min-width:0}

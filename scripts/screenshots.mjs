@@ -78,7 +78,8 @@ async function pytorch() {
   });
   await page.goto('http://viewer.localhost/');
   await page.waitForTimeout(3000);
-  await page.screenshot({ path: path.join(gallery, 'pytorch.png') });
+  const clip = { x: 0, y: 0, width: 1280, height: 420 };
+  await page.screenshot({ path: path.join(gallery, 'pytorch.png'), clip });
 }
 
 try {

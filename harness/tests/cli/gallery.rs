@@ -1,4 +1,5 @@
-//! The gallery: the pages and pictures in `docs` are those that the program makes of committed data.
+//! The gallery: the pages and pictures in `docs` are those that the program draws of committed
+//! data.
 //!
 //! `scripts/gallery.sh` writes them again.
 

@@ -43,7 +43,7 @@ pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("warpheap_device::heap::set_search", [16, 16, 16, 16, 16]),
     ("warpheap_device::heap::slabs", [400, 400, 48, 48, 48]),
     ("warpheap_device::lanes::sums", [312, 312, 16, 16, 16]),
-    ("warpheap_harness_kernels::kernels::examples", [232, 232, 80, 80, 80]),
+    ("warpheap_harness_kernels::kernels::collections", [232, 232, 80, 80, 80]),
     ("warpheap_harness_suite_kernels::suite_kernels::malloc", [48, 0, 0, 0, 0]),
 ];
 
@@ -116,10 +116,9 @@ pub const TABLES: [(&str, &str, &[Spills]); 5] = [
     ("STRESS_SPILLS", "", STRESS_SPILLS),
 ];
 
-/// Whether `kernel` belongs to `warpheap examples` or `warpheap pool demo`. These are for
-/// demonstration, are not measured, and may spill.
+/// Whether `kernel` fills a collection of Rust's or belongs to `warpheap pool demo`. These may spill.
 pub fn is_demo(kernel: &str) -> bool {
-    kernel.starts_with("example_") || kernel.starts_with("demo_")
+    kernel.starts_with("collect_") || kernel.starts_with("demo_")
 }
 
 pub fn table_of(kernel: &str) -> &'static (&'static str, &'static str, &'static [Spills]) {

@@ -72,8 +72,8 @@ pub fn run(device: &Device) -> Result {
 }
 
 impl<'a> Server<'a> {
-    /// Computes the answer to a request. It needs scratch memory, which is freed in the order of the
-    /// stream: while kernels may still use it, and without waiting on the host.
+    /// Computes the answer to a request. Its scratch memory is freed in the order of the stream:
+    /// while kernels may still use it, and without waiting on the host.
     fn serve(&self, factor: f32) -> warpheap::Result<Buffer<'a>> {
         let scratch_tag = tag("scratch");
         let scratch = PoolBuffer::<f32, _>::new_uninit(self.pool, VALUES, &self.stream)?;

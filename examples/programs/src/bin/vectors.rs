@@ -1,5 +1,5 @@
-//! Rust's own collections, which grow in each thread of a kernel: `Vec`, `Box`, `BTreeMap`, `String`
-//! and `Rc`.
+//! Rust's own collections, which grow in each thread of a kernel: `Vec`, `Box`, `BTreeMap`,
+//! `String` and `Rc`.
 //! `cargo run --release -p warpheap-examples --bin vectors`
 
 use warpheap::{Backend, Device, kernel_names};

@@ -201,7 +201,7 @@ fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
 }
 
 kernel! {
-    /// Thread `i` inserts point `i`. The heap counts insertions that fail without memory for a node.
+    /// Thread `i` inserts point `i`. The heap counts failed allocations of nodes.
     ///
     /// # Safety
     /// Heap and tree are live; no thread writes `points`.

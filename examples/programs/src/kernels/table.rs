@@ -124,7 +124,7 @@ impl Table {
 }
 
 kernel! {
-    /// Thread `i` counts key `i`. The heap counts insertions that fail without memory for a node.
+    /// Thread `i` counts key `i`. The heap counts failed allocations of nodes.
     ///
     /// # Safety
     /// Heap and table are live; no thread writes `keys`.

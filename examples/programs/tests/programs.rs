@@ -30,12 +30,21 @@ fn output(program: &str, args: &[&str], path: &Path) -> Output {
     Command::new(program).args(args).env("PATH", path).output().expect("the program starts")
 }
 
-/// What a program prints on the CPU. It must succeed, and find the heap empty or the pool freed.
-fn printed(program: &str, args: &[&str], path: &Path) -> String {
+/// The lines of output at the head of a source. `…` replaces what differs between runs.
+fn documented(source: &str) -> impl Iterator<Item = &str> {
+    let (_, block) = source.split_once("//! ```text\n").expect("it has output at its head");
+    let (block, _) = block.split_once("//! ```\n").expect("the output ends");
+    block.lines().map(|line| line.trim_start_matches("//! ").trim_end_matches('…'))
+}
+
+/// Runs a program on the CPU. It succeeds, and prints what its head says.
+fn check(program: &str, source: &str, args: &[&str], path: &Path) -> String {
     let output = output(program, &[&["cpu"], args].concat(), path);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{program}: {out}{err}");
-    assert!(out.starts_with("device: CPU"), "{out}");
+    let missing: Vec<_> = documented(source).filter(|line| !out.contains(line)).collect();
+    assert!(missing.is_empty(), "{program} does not print {missing:#?}, but\n{out}");
+    assert!(documented(source).count() > 3, "{program}");
     out
 }
 
@@ -52,46 +61,31 @@ fn replay(run: fn(&Device, u32) -> warpheap_examples::Result) {
 
 #[test]
 fn vectors_are_right() {
-    let out = printed(env!("CARGO_BIN_EXE_vectors"), &[], Path::new(""));
-    for part in ["4096 factorisations", "4096 sums over all versions", "720720 = 2^4*3^2*5*7*11*13"] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_vectors"), include_str!("../src/bin/vectors.rs"), &[], Path::new(""));
     replay(vectors::run);
 }
 
 #[test]
 fn a_table_is_right() {
-    let out = printed(env!("CARGO_BIN_EXE_table"), &[], Path::new(""));
-    for part in ["the heap is empty again", "8192 counts", "4096 insertions of"] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_table"), include_str!("../src/bin/table.rs"), &[], Path::new(""));
     replay(table::run);
 }
 
 #[test]
 fn a_graph_is_right() {
-    let out = printed(env!("CARGO_BIN_EXE_graph"), &[], Path::new(""));
-    for part in ["the heap is empty again", "1024 adjacency lists", "1024 distances", "4096 edges"] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_graph"), include_str!("../src/bin/graph.rs"), &[], Path::new(""));
     replay(graph::run);
 }
 
 #[test]
 fn an_octree_is_right() {
-    let out = printed(env!("CARGO_BIN_EXE_octree"), &[], Path::new(""));
-    for part in ["the heap is empty again", "1025 counts of points", "4096 points: "] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_octree"), include_str!("../src/bin/octree.rs"), &[], Path::new(""));
     replay(octree::run);
 }
 
 #[test]
 fn two_streams_lose_no_message() {
-    let out = printed(env!("CARGO_BIN_EXE_two_streams"), &[], Path::new(""));
-    for part in ["the heap is empty again", "256 numbers and sums", "4096 threads sent 32768 messages: "] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_two_streams"), include_str!("../src/bin/two_streams.rs"), &[], Path::new(""));
     replay(two_streams::run);
     // A number that is no multiple of the senders of a mailbox.
     two_streams::run(&Device::cpu(), 100).unwrap();
@@ -99,15 +93,7 @@ fn two_streams_lose_no_message() {
 
 #[test]
 fn host_pools_explain_why_memory_ran_out() {
-    let out = printed(env!("CARGO_BIN_EXE_host_pools"), &[], Path::new(""));
-    for part in [
-        "report of the caching pool `requests`",
-        "Blocks with the tag `cache` hold",
-        "tag weights: allocated 1 times, at most 4194304 B (4.0 MiB) at once; 0 failed",
-        "blocks were freed",
-    ] {
-        assert!(out.contains(part), "no {part:?} in {out}");
-    }
+    check(env!("CARGO_BIN_EXE_host_pools"), include_str!("../src/bin/host_pools.rs"), &[], Path::new(""));
     host_pools::run(&Device::cpu_with(Mode::Replay { seed: 1 })).unwrap();
 }
 
@@ -116,7 +102,9 @@ fn a_report_has_the_times_and_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().to_str().unwrap();
     let program = PathBuf::from(env!("CARGO_BIN_EXE_report"));
-    let out = printed(env!("CARGO_BIN_EXE_report"), &[target], Path::new(""));
+    let run =
+        |path| check(env!("CARGO_BIN_EXE_report"), include_str!("../src/bin/report.rs"), &[target], path);
+    let out = run(Path::new(""));
     assert!(out.contains("no page: `warpheap` is not on the PATH"), "{out}");
     let text = std::fs::read_to_string(folder.path().join("lists.json")).unwrap();
     let results: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -129,7 +117,7 @@ fn a_report_has_the_times_and_a_page() {
     }
     // Beside the programs of the examples, if it was built, as in `scripts/test.sh`.
     if program.with_file_name("warpheap").exists() {
-        printed(env!("CARGO_BIN_EXE_report"), &[target], program.parent().unwrap());
+        run(program.parent().unwrap());
         let page = std::fs::read_to_string(folder.path().join("lists.html")).unwrap();
         for part in ["<h1>Lists in kernels: CPU", "build a list, add it up, free it", "ratio to the floor"] {
             assert!(page.contains(part), "no {part:?} in the page");

@@ -1,6 +1,15 @@
 //! A graph that kernels build from its edges: each vertex has an array of neighbours from the heap.
 //! A breadth-first search follows.
-//! `cargo run --release -p warpheap-examples --bin graph`
+//!
+//! `cargo run --release -p warpheap-examples --bin graph` prints on the CPU:
+//!
+//! ```text
+//! device: CPU …
+//! - the heap is empty again; no allocation failed
+//! - 1024 adjacency lists (by a sum over each) are as the host computes them
+//! - 1024 distances are as the host computes them
+//! 4096 edges, lists of up to 34 vertices; 1004 of 1024 vertices reached in 6 steps
+//! ```
 
 use warpheap::device_pools::Heap;
 use warpheap::{Device, DeviceBuffer, Module, Stream, kernel_names};

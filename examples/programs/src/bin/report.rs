@@ -1,10 +1,21 @@
 //! A page with charts of an own kernel. The program times the kernel and a similar one without the
 //! allocator, and writes the times in the format of `warpheap bench --json`. The program `warpheap`
 //! draws them.
-//! `cargo run --release -p warpheap-examples --bin report [cpu | cuda] [FOLDER]`
 //!
 //! It writes `lists.json` and, if `warpheap` is on the PATH, `lists.html`. `warpheap report
 //! new.json --against lists.json` compares them with later times.
+//!
+//! `cargo run --release -p warpheap-examples --bin report [cpu | cuda] [FOLDER]` prints on the CPU:
+//!
+//! ```text
+//! device: CPU …
+//! - 256 sums of lists are as the host computes them
+//! 256 threads: …
+//! 1024 threads: …
+//! 4096 threads: …
+//! - the heap is empty again; no allocation failed
+//! results: …
+//! ```
 
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -72,7 +83,7 @@ fn measure(device: &Device, threads: u32) -> Result<[Vec<Value>; 2]> {
         let times = setup.times(|| setup.lists(&sums))?;
         check_same("sums of lists", &sums.copy_to_vec()?, &expected(count))?;
         let median = floor[ROUNDS / 2];
-        println!("{count} threads: {:?}, without an allocator {median:?}", times[ROUNDS / 2]);
+        println!("{count} threads: {:.1?}, without an allocator {median:.1?}", times[ROUNDS / 2]);
         points[0].push(point(count, &floor, None));
         points[1].push(point(count, &times, Some(median)));
     }

@@ -1,5 +1,13 @@
 //! A hash table that all threads of a kernel insert into. Each chain grows by nodes from the heap.
-//! `cargo run --release -p warpheap-examples --bin table`
+//!
+//! `cargo run --release -p warpheap-examples --bin table` prints on the CPU:
+//!
+//! ```text
+//! device: CPU …
+//! - the heap is empty again; no allocation failed
+//! - 8192 counts, half of them of missing keys, are as the host computes them
+//! 4096 insertions of 2042 keys: the most frequent key came 11 times
+//! ```
 
 use std::collections::HashMap;
 use warpheap::{Device, kernel_names};

@@ -26,7 +26,7 @@ pub use style::colours;
 /// The page of these results, with what changed since older ones.
 pub fn page(results: &[Saved], changes: Option<&Comparison>) -> Result<String, Error> {
     let title = match results {
-        [one] => format!("{}: {}, {}", one.command(), one.device(), one.origin.date),
+        [one] => format!("{}: {}, {}", one.title(), one.device(), one.origin.date),
         _ => format!("warpheap: {} results", results.len()),
     };
     let sections = results.iter().map(section).collect::<Result<Vec<_>, _>>()?;
@@ -65,7 +65,7 @@ fn section(one: &Saved) -> Result<Markup, Error> {
     };
     Ok(html! {
         main {
-            h1 { (one.command()) ": " (one.device()) }
+            h1 { (one.title()) ": " (one.device()) }
             p.dim { (origin::line(one)) }
             @if one.is_simulated() { (origin::simulated(one)) }
             (body)

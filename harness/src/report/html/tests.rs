@@ -140,6 +140,17 @@ fn a_suite_has_ratios_times_latencies_and_collections() {
 }
 
 #[test]
+fn results_of_another_program_have_its_title() {
+    let mut value = suite();
+    assert!(page_of(&[&value.to_string()]).contains("<h1>warpheap bench: "));
+    value["title"] = json!("Lists <in> kernels");
+    let page = page_of(&[&value.to_string()]);
+    assert!(
+        page.contains("<title>Lists &lt;in&gt; kernels: ") && page.contains("<h1>Lists &lt;in&gt; kernels: ")
+    );
+}
+
+#[test]
 fn hostile_names_are_escaped() {
     let value = suite();
     let page = page_of(&[&value.to_string()]);

@@ -13,12 +13,12 @@
 //! Progress: lock-free. If a push fails, the thread has met another thread's node, and searches
 //! the new nodes.
 
-use super::node::{count, free_node, node_at};
+use super::node::{free_node, node_at};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::heap::Heap;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
+use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::sync::AtomicU64;
 use warpheap_device::{kernel, kernel_arg, thread};
 
@@ -69,8 +69,8 @@ impl Table {
         None
     }
 
-    /// Counts one occurrence of `key`. Returns `false` if its node could not be allocated.
-    fn add<A: DeviceAlloc>(&self, memory: &A, key: u64) -> bool {
+    /// Counts one occurrence of `key`, unless its node cannot be allocated.
+    fn add<A: DeviceAlloc>(&self, memory: &A, key: u64) {
         let head = self.head_of(key);
         let mut searched_to = 0;
         let mut new: Option<NonNull<Node>> = None;
@@ -85,11 +85,11 @@ impl Table {
                     // SAFETY: allocated below for a node, and in no chain.
                     unsafe { free_node(memory, mine) };
                 }
-                return true;
+                return;
             }
             searched_to = first;
             let Some(mine) = new.or_else(|| memory.alloc(Layout::new::<Node>()).map(NonNull::cast)) else {
-                return false;
+                return;
             };
             new = Some(mine);
             // SAFETY: the node is written to the heap's memory next, which is global.
@@ -98,7 +98,7 @@ impl Table {
             unsafe { mine.write(Node { key, count, next: first }) };
             // ordering: release; pairs with the load above and `get`: the node before its address.
             if head.cas_release(first, mine.as_ptr() as u64).is_ok() {
-                return true;
+                return;
             }
         }
     }
@@ -124,24 +124,21 @@ impl Table {
 }
 
 kernel! {
-    /// Thread `i` counts key `i`. Failed insertions, without memory for a node, are counted in
-    /// `failures`.
+    /// Thread `i` counts key `i`. The heap counts failed allocations of nodes.
     ///
     /// # Safety
-    /// Heap, table and `failures` are live; no thread writes `keys`.
-    pub unsafe fn example_table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>, failures: DevicePtr<u64>) {
+    /// Heap and table are live; no thread writes `keys`.
+    pub unsafe fn table_count(heap: Heap, table: Table, keys: DeviceSlice<u64>) {
         // SAFETY: `keys` is only read.
         let Some(key) = (unsafe { keys.get(thread::index_1d().into()) }) else { return };
-        if !table.add(&heap, key) {
-            count(failures);
-        }
+        table.add(&heap, key);
     }
 
     /// Thread `i` writes the count of key `i`.
     ///
     /// # Safety
     /// The table is live. No thread writes `keys`, and nothing else accesses `counts`.
-    pub unsafe fn example_table_get(table: Table, keys: DeviceSlice<u64>, counts: DeviceSlice<u64>) {
+    pub unsafe fn table_get(table: Table, keys: DeviceSlice<u64>, counts: DeviceSlice<u64>) {
         let i = thread::index_1d().into();
         // SAFETY: `keys` is only read.
         let Some(key) = (unsafe { keys.get(i) }) else { return };
@@ -153,7 +150,7 @@ kernel! {
     ///
     /// # Safety
     /// Heap and table are live, and no other thread uses the table.
-    pub unsafe fn example_table_clear(heap: Heap, table: Table) {
+    pub unsafe fn table_clear(heap: Heap, table: Table) {
         let bucket = thread::index_1d().into();
         if bucket < table.buckets.len() {
             table.clear(&heap, bucket);

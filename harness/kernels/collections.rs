@@ -53,7 +53,7 @@ kernel! {
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.
-    pub unsafe fn example_collect_vec(count: u32, sums: DeviceSlice<u64>) {
+    pub unsafe fn collect_vec(count: u32, sums: DeviceSlice<u64>) {
         write(sums, count, sum_of_vec);
     }
 
@@ -61,7 +61,7 @@ kernel! {
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.
-    pub unsafe fn example_collect_map(count: u32, sums: DeviceSlice<u64>) {
+    pub unsafe fn collect_map(count: u32, sums: DeviceSlice<u64>) {
         write(sums, count, sum_of_map);
     }
 
@@ -69,7 +69,7 @@ kernel! {
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.
-    pub unsafe fn example_collect_string(count: u32, sums: DeviceSlice<u64>) {
+    pub unsafe fn collect_string(count: u32, sums: DeviceSlice<u64>) {
         write(sums, count, sum_of_string);
     }
 }

@@ -93,7 +93,7 @@ kernel! {
     ///
     /// # Safety
     /// `texts` is live and nothing else accesses it.
-    pub unsafe fn example_factors(first: u64, texts: DeviceSlice<[u8; TEXT_BYTES]>) {
+    pub unsafe fn write_factors(first: u64, texts: DeviceSlice<[u8; TEXT_BYTES]>) {
         let i = u64::from(thread::index_1d());
         if i >= texts.len() {
             return;
@@ -112,7 +112,7 @@ kernel! {
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.
-    pub unsafe fn example_versions(limit: u32, sums: DeviceSlice<u64>) {
+    pub unsafe fn sum_versions(limit: u32, sums: DeviceSlice<u64>) {
         let i = thread::index_1d();
         if u64::from(i) >= sums.len() {
             return;

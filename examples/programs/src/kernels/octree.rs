@@ -11,7 +11,7 @@
 //! Progress: lock-free. Of the threads that add a child at the same place, one succeeds. The others
 //! free theirs and continue with the child that was added.
 
-use super::node::{count, free_node, node_at};
+use super::node::{free_node, node_at};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
@@ -145,19 +145,17 @@ impl Octree {
         unsafe { &*self.root.0.cast() }
     }
 
-    /// Adds a point to every cube that contains it. Returns `false` if a node could not be
-    /// allocated.
-    fn insert<A: DeviceAlloc>(&self, memory: &A, point: Point) -> bool {
+    /// Adds a point to every cube that contains it, as far as nodes can be allocated.
+    fn insert<A: DeviceAlloc>(&self, memory: &A, point: Point) {
         let mut place = self.place();
         for level in 0..LEVELS {
-            let Some(node) = node_in(place, memory) else { return false };
+            let Some(node) = node_in(place, memory) else { return };
             // Relaxed: a sum, read after the kernel has ended.
             node.points.add_relaxed(1);
             place = &node.children[octant(point, level)];
         }
-        let Some(leaf) = node_in(place, memory) else { return false };
+        let Some(leaf) = node_in(place, memory) else { return };
         leaf.points.add_relaxed(1);
-        true
     }
 
     /// The number of points in the region. No thread may insert at the same time.
@@ -203,22 +201,14 @@ fn clear<A: DeviceAlloc>(memory: &A, root: u64) {
 }
 
 kernel! {
-    /// Thread `i` inserts point `i`. Failed insertions, without memory for a node, are counted in
-    /// `failures`.
+    /// Thread `i` inserts point `i`. The heap counts failed allocations of nodes.
     ///
     /// # Safety
-    /// Heap, tree and `failures` are live; no thread writes `points`.
-    pub unsafe fn example_octree_insert(
-        heap: Heap,
-        tree: Octree,
-        points: DeviceSlice<Point>,
-        failures: DevicePtr<u64>,
-    ) {
+    /// Heap and tree are live; no thread writes `points`.
+    pub unsafe fn octree_insert(heap: Heap, tree: Octree, points: DeviceSlice<Point>) {
         // SAFETY: `points` is only read.
         let Some(point) = (unsafe { points.get(thread::index_1d().into()) }) else { return };
-        if !tree.insert(&heap, point) {
-            count(failures);
-        }
+        tree.insert(&heap, point);
     }
 
     /// Thread `i` writes the number of points in region `i`.
@@ -226,7 +216,7 @@ kernel! {
     /// # Safety
     /// The tree is live and no thread inserts. No thread writes `regions`, and nothing else
     /// accesses `counts`.
-    pub unsafe fn example_octree_points(tree: Octree, regions: DeviceSlice<Region>, counts: DeviceSlice<u64>) {
+    pub unsafe fn octree_points(tree: Octree, regions: DeviceSlice<Region>, counts: DeviceSlice<u64>) {
         let i = thread::index_1d().into();
         // SAFETY: `regions` is only read.
         let Some(region) = (unsafe { regions.get(i) }) else { return };
@@ -238,7 +228,7 @@ kernel! {
     ///
     /// # Safety
     /// Heap and tree are live, and no other thread uses the tree.
-    pub unsafe fn example_octree_prune(heap: Heap, tree: Octree) {
+    pub unsafe fn octree_prune(heap: Heap, tree: Octree) {
         // SAFETY: a node of the tree.
         let Some(root) = (unsafe { node_at::<Node>(tree.place().load_relaxed()) }) else { return };
         if let Some(child) = root.children.get(thread::index_1d() as usize) {
@@ -249,8 +239,8 @@ kernel! {
     /// Thread 0 frees the root, which has no children left.
     ///
     /// # Safety
-    /// As for [`example_octree_prune`], which must have ended.
-    pub unsafe fn example_octree_fell(heap: Heap, tree: Octree) {
+    /// As for [`octree_prune`], which must have ended.
+    pub unsafe fn octree_fell(heap: Heap, tree: Octree) {
         if thread::index_1d() == 0 {
             clear(&heap, tree.place().swap_relaxed(0));
         }

@@ -1,20 +1,8 @@
-//! What the data structures share: nodes from an allocator, and counters.
+//! What the table and the octree share: nodes from an allocator.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
-use warpheap_device::kernel::DevicePtr;
-use warpheap_device::sync::AtomicU64;
-
-/// Increments a counter in device memory that all threads share.
-#[inline(always)]
-pub(super) fn count(counter: DevicePtr<u64>) {
-    // SAFETY: the kernels' callers promise a live word, and an atomic has the layout of its
-    // integer.
-    let word = unsafe { &*counter.0.cast::<AtomicU64>() };
-    // Relaxed: the host reads after the kernel has ended.
-    word.add_relaxed(1);
-}
 
 /// The node at `address`.
 ///

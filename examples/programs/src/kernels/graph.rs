@@ -11,7 +11,6 @@
 //! One kernel per step: `count`, `allocate`, `fill`; then any number of searches, and `clear`.
 //! Progress: wait-free except for the allocations.
 
-use super::node::count;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use warpheap_device::alloc::DeviceAlloc;
@@ -59,13 +58,12 @@ impl Vertex {
         if degree == 0 { None } else { Layout::array::<u32>(degree).ok() }
     }
 
-    /// Allocates the array of neighbours. Returns `false` if the allocation fails.
-    fn allocate<A: DeviceAlloc>(&self, memory: &A) -> bool {
-        let Some(layout) = self.layout() else { return true };
-        let Some(block) = memory.alloc(layout) else { return false };
+    /// Allocates the array of neighbours. It stays null if the allocation fails.
+    fn allocate<A: DeviceAlloc>(&self, memory: &A) {
+        let Some(layout) = self.layout() else { return };
+        let Some(block) = memory.alloc(layout) else { return };
         // Relaxed: the threads that read it run in a later kernel.
         self.neighbours.store_relaxed(block.as_ptr() as u64);
-        true
     }
 
     fn push(&self, to: u32) {
@@ -101,7 +99,7 @@ kernel! {
     ///
     /// # Safety
     /// `vertices` are live; no thread writes `edges`.
-    pub unsafe fn example_graph_count(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
+    pub unsafe fn graph_count(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
         // SAFETY: `edges` is only read.
         let Some([from, _]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
         if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
@@ -109,29 +107,23 @@ kernel! {
         }
     }
 
-    /// Thread `i` allocates the array of neighbours of vertex `i`. Failed allocations are counted
-    /// in `failures`.
+    /// Thread `i` allocates the array of neighbours of vertex `i`. The heap counts failed
+    /// allocations.
     ///
     /// # Safety
-    /// Heap, vertices and `failures` are live.
-    pub unsafe fn example_graph_allocate(
-        heap: Heap,
-        vertices: DeviceSlice<VertexWords>,
-        failures: DevicePtr<u64>,
-    ) {
-        if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d())
-            && !vertex.allocate(&heap)
-        {
-            count(failures);
+    /// Heap and vertices are live.
+    pub unsafe fn graph_allocate(heap: Heap, vertices: DeviceSlice<VertexWords>) {
+        if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d()) {
+            vertex.allocate(&heap);
         }
     }
 
     /// Thread `i` adds the end vertex of edge `i` to the neighbours of its start vertex.
     ///
     /// # Safety
-    /// `vertices` are live and contain the result of [`example_graph_count`] for the same edges. No
+    /// `vertices` are live and contain the result of [`graph_count`] for the same edges. No
     /// thread writes `edges`.
-    pub unsafe fn example_graph_fill(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
+    pub unsafe fn graph_fill(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
         // SAFETY: `edges` is only read.
         let Some([from, to]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };
         if let Some(vertex) = element::<_, Vertex>(&vertices, from) {
@@ -144,7 +136,7 @@ kernel! {
     ///
     /// # Safety
     /// `vertices` are live; nothing else accesses `sums`.
-    pub unsafe fn example_graph_sums(vertices: DeviceSlice<VertexWords>, sums: DeviceSlice<u64>) {
+    pub unsafe fn graph_sums(vertices: DeviceSlice<VertexWords>, sums: DeviceSlice<u64>) {
         let i = thread::index_1d();
         let Some(vertex) = element::<_, Vertex>(&vertices, i) else { return };
         let sum = vertex.neighbours().iter().map(|to| u64::from(*to) + 1).fold(0, |sum, n| sum + n * n);
@@ -157,7 +149,7 @@ kernel! {
     ///
     /// # Safety
     /// `vertices`, `distances` and `changed` are live.
-    pub unsafe fn example_graph_spread(
+    pub unsafe fn graph_spread(
         vertices: DeviceSlice<VertexWords>,
         distances: DeviceSlice<u32>,
         level: u32,
@@ -176,7 +168,11 @@ kernel! {
             if let Some(other) = element::<_, AtomicU32>(&distances, *to)
                 && other.min_relaxed(level + 1) == UNREACHED
             {
-                count(changed);
+                // SAFETY: a live word, by the caller's promise; an atomic has the layout of its
+                // integer.
+                let changed = unsafe { &*changed.0.cast::<AtomicU64>() };
+                // Relaxed: the host reads it after the kernel has ended.
+                changed.add_relaxed(1);
             }
         }
     }
@@ -185,7 +181,7 @@ kernel! {
     ///
     /// # Safety
     /// Heap and vertices are live, and no other thread uses the graph.
-    pub unsafe fn example_graph_clear(heap: Heap, vertices: DeviceSlice<VertexWords>) {
+    pub unsafe fn graph_clear(heap: Heap, vertices: DeviceSlice<VertexWords>) {
         if let Some(vertex) = element::<_, Vertex>(&vertices, thread::index_1d()) {
             vertex.clear(&heap);
         }

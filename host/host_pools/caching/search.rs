@@ -19,6 +19,7 @@ use super::stream_cache::StreamCache;
 use crate::driver::{Event, Stream};
 use crate::error::Result;
 use crate::lock::lock;
+use crate::nvtx::NamedRange;
 use std::sync::{Arc, TryLockError};
 
 /// Maximum number of growths of a reservation for one allocation, if other threads take the free
@@ -283,6 +284,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// Waits on the host until all memory that was freed so far is idle.
     pub(super) fn wait_for_pending(&self) {
+        let _range = NamedRange::with_name(|| format!("{}: wait", self.settings.name));
         let (unmarked, pending) = {
             let mut shared = lock(&self.shared);
             self.flush_all(&mut shared);

@@ -10,6 +10,7 @@ use super::abi::{
 };
 use super::tables::get_export_table;
 use libloading::Library;
+use std::error::Error;
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::ptr::null;
@@ -43,7 +44,10 @@ pub fn load() -> Option<Loaded> {
     let library = match unsafe { Library::new(&path) } {
         // Never unloaded: the program keeps its functions.
         Ok(library) => ManuallyDrop::new(library),
-        Err(error) => return reject(&path, &error.to_string()),
+        Err(error) => {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            return reject(&path, &format!("{error}{cause}"));
+        }
     };
     let (has_core, memory) = (start_core(&library), start_memory(&library));
     if !has_core && memory.is_none() {

@@ -12,7 +12,7 @@ pub enum Tool {}
 pub enum RangeTool {}
 pub enum MemoryTool {}
 #[derive(Clone, Copy)]
-pub enum HeapHandle {}
+pub struct HeapHandle;
 
 impl Tool {
     pub fn ranges(&self) -> Option<&RangeTool> {

@@ -15,6 +15,14 @@ kernel! {
     /// # Safety
     /// None is needed.
     pub unsafe fn nothing(_unused: u32) {}
+
+    /// Takes some time.
+    ///
+    /// # Safety
+    /// None is needed.
+    pub unsafe fn sleep(millis: u64) {
+        std::thread::sleep(std::time::Duration::from_millis(millis));
+    }
 }
 
 /// Runs the part that the environment selects; none as a test of its own.
@@ -27,6 +35,7 @@ fn child() {
     let done = match part.as_str() {
         "blocks" => blocks(&device, &stream),
         "ranges" => ranges(&device, &stream),
+        "pending" => pending(&device, &stream),
         "frees" => frees(&device, &stream),
         "device pools" => device_pools(&device),
         "names only" => names_only(&device, &stream),
@@ -79,6 +88,22 @@ fn ranges(device: &Device, stream: &Stream) -> Result<()> {
     stream.synchronize()?;
     pool.upstream().trim()?;
     Ok(())
+}
+
+/// Frees a block behind a kernel.
+fn pending(device: &Device, stream: &Stream) -> Result<()> {
+    let memory = SyncDriverAllocator::new(device);
+    let build = |memory| BlockPool::builder(layout(4096), 2).build_over(memory);
+    let pool = Annotated::over("pending", memory, build)?;
+    let block = pool.allocate(layout(4096), stream)?;
+    let module = device.native_module()?;
+    // SAFETY: the kernel has no requirement.
+    unsafe { stream.launch(&module, sleep, &LaunchConfig::linear(1, 1), (200,)) }?;
+    let was_pending = !stream.is_done()?;
+    // SAFETY: allocated above, and only the kernel before could use it.
+    unsafe { pool.deallocate(block, layout(4096), stream) }?;
+    println!("\n{SAYS}{was_pending}\n{SAYS}{}", stream.is_done()?);
+    stream.synchronize()
 }
 
 fn frees(device: &Device, stream: &Stream) -> Result<()> {

@@ -72,6 +72,13 @@ fn ranges_nest_and_end() {
     assert_eq!((added.len(), removed.len()), (33, 33));
 }
 
+/// Under a tool for memory only: the accesses of kernels before the free must not be reported.
+#[test]
+fn a_free_waits_for_its_stream_while_memory_is_observed() {
+    assert_eq!(run("pending").said, ["true", "true"]);
+    assert_eq!(run_with("pending", None::<&str>).said, ["true", "false"]);
+}
+
 /// A block stays registered if its free fails, and is replaced after a reset.
 #[test]
 fn regions_follow_failed_frees_and_resets() {

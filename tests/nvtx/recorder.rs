@@ -22,7 +22,7 @@ fn record(line: std::fmt::Arguments<'_>) {
 /// There is a live field of this type.
 unsafe fn field<T: Copy>(base: *const c_void, offset: usize) -> T {
     // SAFETY: a live field: the caller's promise.
-    unsafe { base.byte_add(offset).cast::<T>().read() }
+    unsafe { base.wrapping_byte_add(offset).cast::<T>().read() }
 }
 
 /// Reads the text that a field points to.
@@ -59,7 +59,7 @@ pub unsafe extern "system" fn InitializeInjectionNvtx2(
             let functions = [(4, push as *const () as usize), (5, pop as *const () as usize)];
             for (slot, function) in functions.into_iter().chain([(12, create as *const () as usize)]) {
                 // SAFETY: the table has more entries than that.
-                let slot = unsafe { *table.add(slot) };
+                let slot = unsafe { *table.wrapping_add(slot) };
                 // SAFETY: the entry points to a slot.
                 unsafe { slot.write(function) };
             }
@@ -93,7 +93,7 @@ pub unsafe extern "system" fn InitializeInjectionNvtxExtension(module: *const c_
     ];
     for (slot, function) in functions {
         // SAFETY: there are 63 slots.
-        unsafe { slots.add(slot).write(function) };
+        unsafe { slots.wrapping_add(slot).write(function) };
     }
     record(format_args!("memory"));
     1
@@ -112,14 +112,15 @@ unsafe extern "system" fn push(domain: usize, attributes: *const c_void) -> c_in
     assert_eq!(domain, DOMAIN);
     // SAFETY: version and size.
     assert_eq!(unsafe { field::<[u16; 2]>(attributes, 0) }, [3, 48]);
-    // SAFETY: the type of the payload, then the payload.
-    let payload: (i32, u64) = unsafe { (field(attributes, 16), field(attributes, 24)) };
-    assert_eq!(payload.0, i32::from(payload.1 > 0));
+    // SAFETY: the payload.
+    let payload: u64 = unsafe { field(attributes, 24) };
+    // SAFETY: its type.
+    assert_eq!(unsafe { field::<i32>(attributes, 16) }, i32::from(payload > 0));
     // SAFETY: the type of the message.
     assert_eq!(unsafe { field::<i32>(attributes, 32) }, 1);
     // SAFETY: the message.
     let message = unsafe { text(attributes, 40) };
-    record(format_args!("push {:?} {} {message}", current().id(), payload.1));
+    record(format_args!("push {:?} {payload} {message}", current().id()));
     0
 }
 

@@ -1,9 +1,10 @@
 //! NVTX: ranges and memory, named for NVIDIA's tools.
 //!
 //! NVTX 3 is an interface between a program and a tool that observes it, such as Nsight Systems or
-//! compute-sanitizer (docs/guide/nvtx.md). With the feature `nvtx`, launches of kernels and slow operations of
-//! caching pools are ranges in the domain `warpheap`, and the memory of device pools has a name.
-//! [`Annotated`](crate::host_pools::Annotated) adds the calls and the blocks of a host pool.
+//! compute-sanitizer (docs/guide/nvtx.md). With the feature `nvtx`, launches of kernels and slow
+//! operations of caching pools are ranges in the domain `warpheap`, and the memory of device pools
+//! has a name. [`Annotated`](crate::host_pools::Annotated) adds the calls and the blocks of a host
+//! pool.
 //!
 //! ```text
 //! NamedRange, Regions, DeviceMemory::label

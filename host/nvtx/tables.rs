@@ -1,8 +1,10 @@
 //! The tables that a tool gets from the program: a slot for each function of NVTX's core.
 //!
 //! ```text
-//! get_export_table(CALLBACKS) -> get_module_function_table(CORE2) -> | - | *--> slot 1 | *--> slot 2 | ..
-//!                                                                                  the tool writes here
+//! get_export_table(CALLBACKS) -> get_module_function_table(CORE2)
+//!     -> entries   | null | slot 1 | slot 2 | .. | null |
+//!                             v        v
+//!        slots            | push   | pop    | ..            written by the tool
 //! ```
 //!
 //! I1: entry `i` of a table points to slot `i`; entry 0 and the entry after the last slot are null.

@@ -95,8 +95,8 @@ impl<P: DeviceAllocator> Annotated<P> {
     /// Builds a pool over `upstream` by `build`, and names its calls, its memory and its blocks.
     ///
     /// `upstream` should be the driver's memory: compute-sanitizer accepts only whole allocations
-    /// of the driver as heaps. The names of blocks are the [tags](crate::host_pools::tag()) of their
-    /// allocations.
+    /// of the driver as heaps. Blocks have the [tags](crate::host_pools::tag()) of their
+    /// allocations as names.
     ///
     /// # Errors
     /// The errors of `build`.

@@ -4,7 +4,7 @@ use super::backend::Range;
 use super::device::Device;
 use super::registry::Hold;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
-use crate::nvtx::{c_string, memory_tool};
+use crate::nvtx::{memory_name, memory_tool};
 use std::fmt;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
@@ -73,7 +73,7 @@ impl DeviceMemory {
     /// Names the memory in messages of a tool that observes the program.
     pub(crate) fn label(&self, name: &str) {
         if let Some(tool) = memory_tool().filter(|_| self.range.bytes > 0) {
-            let name = c_string(name);
+            let name = memory_name(name);
             self.device.driver().with_context(&mut || tool.name(self.range.address, &name));
         }
     }

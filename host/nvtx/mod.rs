@@ -30,7 +30,7 @@ mod tool;
 
 pub(crate) use range::NamedRange;
 pub(crate) use regions::{Regions, memory_tool};
-pub(crate) use text::c_string;
+pub(crate) use text::{c_string, memory_name};
 use tool::tool;
 
 /// What the tool that observes this program records. Nothing without the feature `nvtx`.
@@ -41,6 +41,12 @@ pub struct Observed {
     pub ranges: bool,
     /// Memory, as compute-sanitizer does.
     pub memory: bool,
+}
+
+/// Whether a tool observes this program.
+#[inline]
+pub(crate) fn is_observed() -> bool {
+    tool().is_some()
 }
 
 /// What the tool records that observes this program. The first call loads its library.

@@ -8,11 +8,10 @@
 //! I1: heaps are disjoint, and so are regions. I2: each region lies in a heap. I3: the tool has
 //! exactly these heaps and regions registered. I4: without a tool for memory, there are none.
 
-use super::text::c_string;
+use super::text::memory_name;
 use super::tool::{HeapHandle, MemoryTool, tool};
 use crate::lock::lock;
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -54,11 +53,12 @@ impl State {
 
 impl Regions {
     /// Registers a segment of the pool.
-    pub fn add_heap(&self, tool: &MemoryTool, address: u64, bytes: u64, name: &CStr) {
+    pub fn add_heap(&self, tool: &MemoryTool, address: u64, bytes: u64, name: &str) {
         let mut state = lock(&self.0);
-        let handle = tool.register_heap(address, bytes, name);
+        let name = memory_name(name);
+        let handle = tool.register_heap(address, bytes, &name);
         state.heaps.insert(address, (bytes, handle));
-        tool.name(address, name);
+        tool.name(address, &name);
     }
 
     /// Removes a segment and its regions. Returns its size.
@@ -79,7 +79,7 @@ impl Regions {
         state.regions.insert(address, bytes);
         tool.register_region(heap, address, bytes);
         if let Some(name) = name {
-            tool.name(address, &c_string(name));
+            tool.name(address, &memory_name(name));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
 use crate::host_pools::tag::current_tag;
-use crate::nvtx::{NamedRange, Regions, c_string, memory_tool};
+use crate::nvtx::{NamedRange, Regions, c_string, is_observed, memory_tool};
 use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
@@ -28,7 +28,7 @@ use warpheap_device::kernel::DevicePtr;
 /// Names a pool, its calls and its blocks for a tool that observes the program through NVTX.
 ///
 /// Without the feature `nvtx`, it only forwards the calls. With it and without a tool, a call costs
-/// two loads and two branches more. See the guide, `docs/guide/nvtx.md`.
+/// a load and a branch more. See the guide, `docs/guide/nvtx.md`.
 ///
 /// - Nsight Systems shows each call as a range in the domain `warpheap`, with the name of the pool
 ///   and the requested bytes.
@@ -68,7 +68,7 @@ pub struct AnnotatedMemory<U> {
 
 /// The texts of a pool, and what the tool knows about its memory.
 struct Names {
-    pool: CString,
+    pool: String,
     allocate: CString,
     free: CString,
     regions: Regions,
@@ -78,7 +78,7 @@ impl Names {
     fn new(pool: &str) -> Arc<Names> {
         let text = |call: &str| c_string(&format!("{pool}: {call}"));
         Arc::new(Names {
-            pool: c_string(pool),
+            pool: pool.into(),
             allocate: text("allocate"),
             free: text("free"),
             regions: Regions::default(),
@@ -115,6 +115,29 @@ impl<P: DeviceAllocator> Annotated<P> {
         &self.pool
     }
 
+    #[cold]
+    fn allocate_observed(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let bytes = layout.size() as u64;
+        let _range = NamedRange::new(&self.names.allocate, bytes);
+        let ptr = self.pool.allocate(layout, stream)?;
+        self.add_region(address_of(ptr), bytes);
+        Ok(ptr)
+    }
+
+    /// # Safety
+    /// As for [`DeviceAllocator::deallocate`].
+    #[cold]
+    unsafe fn deallocate_observed(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        let _range = NamedRange::new(&self.names.free, layout.size() as u64);
+        let removed = self.remove_region(address_of(ptr), stream);
+        // SAFETY: the caller's promises P1 and P2.
+        let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
+        if let (Err(_), Some(bytes)) = (&done, removed) {
+            self.add_region(address_of(ptr), bytes);
+        }
+        done
+    }
+
     /// Makes a live block known to the tool.
     fn add_region(&self, address: u64, bytes: u64) {
         if let Some(tool) = memory_tool() {
@@ -149,23 +172,20 @@ unsafe impl<P: DeviceAllocator> DeviceAllocator for Annotated<P> {
 
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let bytes = layout.size() as u64;
-        let _range = NamedRange::new(&self.names.allocate, bytes);
-        let ptr = self.pool.allocate(layout, stream)?;
-        self.add_region(address_of(ptr), bytes);
-        Ok(ptr)
+        if is_observed() {
+            return self.allocate_observed(layout, stream);
+        }
+        self.pool.allocate(layout, stream)
     }
 
     #[inline]
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
-        let _range = NamedRange::new(&self.names.free, layout.size() as u64);
-        let removed = self.remove_region(address_of(ptr), stream);
-        // SAFETY: the caller's promises P1 and P2.
-        let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
-        if let (Err(_), Some(bytes)) = (&done, removed) {
-            self.add_region(address_of(ptr), bytes);
+        if is_observed() {
+            // SAFETY: the caller's promises P1 and P2.
+            return unsafe { self.deallocate_observed(ptr, layout, stream) };
         }
-        done
+        // SAFETY: the caller's promises P1 and P2.
+        unsafe { self.pool.deallocate(ptr, layout, stream) }
     }
 
     fn usage(&self) -> Usage {

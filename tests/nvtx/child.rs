@@ -125,7 +125,9 @@ fn frees(device: &Device, stream: &Stream) -> Result<()> {
 fn device_pools(device: &Device) -> Result<()> {
     drop(Bump::builder(1 << 20).build(device)?);
     drop(FreeList::builder(64, 64).build(device)?);
-    drop(Heap::builder(16 << 20).build(device)?);
+    let mut heap = Heap::builder(64 << 20).initial(16 << 20).build(device)?;
+    heap.grow_to(64 << 20)?;
+    heap.reset()?;
     Ok(())
 }
 

@@ -101,7 +101,7 @@ fn regions_follow_failed_frees_and_resets() {
 }
 
 #[test]
-fn memory_of_device_pools_has_a_name() {
+fn memory_of_device_pools_has_a_name_and_their_slow_calls_are_ranges() {
     let Run { record, .. } = run("device pools");
     let names: Vec<_> = memory(&record).into_iter().map(|line| line.splitn(3, ' ').last().unwrap()).collect();
     for pool in ["a bump arena", "a free list", "a heap"] {
@@ -109,6 +109,8 @@ fn memory_of_device_pools_has_a_name() {
             assert!(names.contains(&&*format!("warpheap: {part} of {pool}")), "{names:#?}");
         }
     }
+    // Mapped and reset when the heap is built, and again by the calls.
+    assert_eq!(paths(&record), ["map memory", "a heap: reset"].repeat(2));
 }
 
 #[test]

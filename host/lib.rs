@@ -50,6 +50,7 @@ mod faults;
 pub mod host_pools;
 mod kernels;
 mod lock;
+pub mod nvtx;
 mod report;
 pub mod simt;
 mod usage;

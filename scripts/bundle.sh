@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Builds bundle/ for a GPU machine: the program (with embedded kernels), a user's program that uses
-# the packaged crates, the program with delays, the PTX of the kernels for inspection, the tests
-# that need a GPU, and the suite that runs them. The GPU machine needs an NVIDIA driver and xz.
+# the packaged crates, the program with delays, the PTX of the kernels for inspection, the example
+# programs, the tests that need a GPU, and the suite that runs them. The GPU machine needs an NVIDIA
+# driver and xz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 
 tests=(heap_groups panics device_pools host_pools driver)
+examples=(vectors table graph octree two_streams host_pools report)
 most_mib=60
 
 rm -rf bundle
-mkdir -p bundle/tests
+mkdir -p bundle/tests bundle/examples
 # This command fails without a device compiler: a bundle without kernels is useless.
 cargo run --quiet --locked -p warpheap-build --example ptx -- harness/kernels bundle/kernels.ptx sm_70 sm_80
 cargo build --release --locked --features cli
@@ -22,6 +24,10 @@ strip -o bundle/warpheap-delays "${CARGO_TARGET_DIR:-target}/delays/release/warp
 # The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
+cargo build --release --locked --package warpheap-examples --bins
+for name in "${examples[@]}"; do
+    strip --strip-debug -o "bundle/examples/$name" "${CARGO_TARGET_DIR:-target}/release/$name"
+done
 cp scripts/gpu-suite.sh bundle/
 # Cargo's JSON output contains the paths of the test executables. Only the test of delays has
 # kernels with delays.
@@ -33,8 +39,8 @@ for name in "${tests[@]}" delays; do
     strip -o "bundle/tests/$name" "$path"
 done
 # The suite decompresses them.
-xz -2 bundle/warpheap-delays bundle/warpheap-user bundle/tests/*
-ls -l bundle bundle/tests
+xz -2 bundle/warpheap-delays bundle/warpheap-user bundle/tests/* bundle/examples/*
+ls -l bundle bundle/tests bundle/examples
 size_mib=$(du -sm bundle | cut -f1)
 if [ "$size_mib" -ge "$most_mib" ]; then
     echo "bundle/ has $size_mib MiB, and should have less than $most_mib" >&2

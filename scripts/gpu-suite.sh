@@ -21,7 +21,7 @@ out=$PWD
 [ $# -eq 2 ] || : >suite.jsonl
 
 # All are of the same commit as the program.
-for file in "$bundle"/*.xz "$bundle"/tests/*.xz; do
+for file in "$bundle"/{,tests/,examples/}*.xz; do
     [ ! -e "$file" ] || [ -e "${file%.xz}" ] || xz --decompress --keep "$file"
 done
 
@@ -142,6 +142,14 @@ for name in delays heap_groups panics device_pools host_pools driver; do
 done
 
 expect 0 packaged 60 "$bundle/warpheap-user" cuda
+
+for name in vectors table graph octree two_streams host_pools; do
+    expect 0 "example-$name" 120 "$bundle/examples/$name" cuda
+done
+# Its times and its page are no figures of this suite.
+scratch=$(mktemp -d)
+expect 0 example-report 120 env PATH="$bundle:$PATH" "$bundle/examples/report" cuda "$scratch"
+rm -r "$scratch"
 
 expect 0 pool-show 60 "$program" pool show --backend cuda --bytes 100MiB --json pool-show.json
 expect 0 pool-demo 120 "$program" pool demo --backend cuda --json pool-demo.json

@@ -73,13 +73,13 @@ if [ -z "$quick" ]; then
 fi
 
 step the libraries without default features, and with each feature alone
-for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays,panic-message} warpheap: warpheap:{debug,delays,csv} warpheap-harness:{,debug,delays}; do
+for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays,panic-message} warpheap: warpheap:{debug,delays,csv,nvtx} warpheap-harness:{,debug,delays,nvtx}; do
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 
 step build the tests, with all features but debug and delays
 # These two change the program's kernels: the register checks need the kernels without them.
-tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck --locked)
+tests=(cargo test --workspace --features cli,rustacuda,cust,bytemuck,nvtx --locked)
 "${tests[@]}" --no-run
 # The build scripts compile the kernels for sm_70 and sm_80. The tests have built the example.
 for kernels in ${all:+host harness}; do

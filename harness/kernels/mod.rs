@@ -1,9 +1,8 @@
-//! Kernels of the stress harness, the benchmarks, the self-tests, the examples and the
-//! demonstrations.
+//! Kernels of the stress harness, the benchmarks, the self-tests and the demonstrations.
 
 pub mod bench;
+pub mod collections;
 pub mod demo;
-pub mod examples;
 pub mod groups;
 pub mod panics;
 pub mod selftest;

@@ -7,12 +7,11 @@
 //! [`stress_kernels!`](warpheap_device::stress_kernels!).
 //!
 //! Modules, each using only those before it: [`kernels`] → [`suite_kernels`] → [`mod@bench`],
-//! [`stress`], [`examples`] → [`pool_tools`].
+//! [`stress`] → [`pool_tools`].
 
 pub mod bench;
 pub mod build_info;
 mod error;
-pub mod examples;
 #[path = "../kernels/mod.rs"]
 pub mod kernels;
 mod own;

@@ -4,7 +4,7 @@
 //! of Rust's collections are compiled a second time here.
 
 #[cfg(target_arch = "nvptx64")]
-#[path = "../kernels/examples/collections.rs"]
+#[path = "../kernels/collections.rs"]
 pub mod collections;
 #[cfg(target_arch = "nvptx64")]
 #[path = "../kernels/bench/common.rs"]

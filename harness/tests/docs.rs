@@ -15,7 +15,7 @@ fn options_in_the_guide_exist_and_exit_statuses_are_listed() {
             .expect("the program starts");
         String::from_utf8(output.stdout).expect("text")
     };
-    let options = help("stress") + &help("bench") + &help("doctor") + &help("examples");
+    let options = help("stress") + &help("bench") + &help("doctor");
     let options =
         options + &help("pool replay") + &help("pool bench") + &help("pool demo") + &help("pool show");
     let options = options + &help("pool export") + &help("map") + &help("report");

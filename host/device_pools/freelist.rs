@@ -192,6 +192,8 @@ impl FreeListBuilder {
         let memory = device.alloc_memory(geometry.bytes(), self.align as usize)?;
         let lines = u64::from(geometry.regions());
         let regions = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
+        memory.label("warpheap: memory of a free list");
+        regions.label("warpheap: metadata of a free list");
         let bitmap = device.zeroed::<u32>(geometry.words() as usize)?;
         let faults = device.zeroed::<u64>(FAULT_LOG_WORDS)?;
         // SAFETY: `reset` below initialises the parts. The pool keeps the allocations as long as it

@@ -8,6 +8,7 @@ use super::device::Device;
 use super::memory::DeviceMemory;
 use super::reservation::Reservation;
 use crate::error::{Bytes, Error, InvalidConfig, OutOfMemory, Result};
+use crate::nvtx::NamedRange;
 use std::fmt;
 use warpheap_device::kernel::{DeviceData, DevicePtr, DeviceSlice};
 
@@ -96,6 +97,7 @@ impl GrowableBuffer {
         }
         let size = bytes.next_multiple_of(self.granularity());
         if size > self.size() {
+            let _range = NamedRange::new(c"map memory", size - self.size());
             self.reservation.map_to(size)?;
             self.memory.resize(size);
         }
@@ -126,6 +128,7 @@ impl GrowableBuffer {
     fn shrink_behind(&mut self, bytes: u64, wait: fn(&Device) -> Result<()>) -> Result<u64> {
         let rest = self.reservation.cut(bytes);
         if rest < self.size() {
+            let _range = NamedRange::new(c"unmap memory", self.size() - rest);
             // First: from here on no launch names the freed part, and every launch that did is
             // submitted.
             self.memory.resize(rest);

@@ -8,6 +8,7 @@ use super::module::Module;
 use super::registry::{Lookup, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
+use crate::nvtx::NamedRange;
 use crate::simt::{Executor, Grid};
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
@@ -67,6 +68,7 @@ impl Stream {
         config: &LaunchConfig,
         args: K::Args,
     ) -> Result<()> {
+        let _range = NamedRange::with_name(|| format!("launch {}", K::NAME));
         let device = self.device();
         device.same_as(module.device(), "the module")?;
         let function = module.code().function::<K>()?;

@@ -4,6 +4,7 @@ use super::backend::Range;
 use super::device::Device;
 use super::registry::Hold;
 use crate::error::{Bytes, Error, InvalidRequest, Result};
+use crate::nvtx::{memory_name, memory_tool};
 use std::fmt;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
@@ -69,6 +70,14 @@ impl Device {
 }
 
 impl DeviceMemory {
+    /// Names the memory in messages of a tool that observes the program.
+    pub(crate) fn label(&self, name: &str) {
+        if let Some(tool) = memory_tool().filter(|_| self.range.bytes > 0) {
+            let name = memory_name(name);
+            self.device.driver().with_context(&mut || tool.name(self.range.address, &name));
+        }
+    }
+
     pub(crate) fn new(device: &Device, bytes: u64, align: usize, zeroed: bool) -> Result<DeviceMemory> {
         if !align.is_power_of_two() || align > MAX_ALIGN {
             return Err(InvalidRequest::Alignment { align, max: MAX_ALIGN }.into());

@@ -47,8 +47,8 @@ mod sync_driver;
 mod tag;
 
 pub use adaptor::{
-    AllocStats, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged, Statistics, TagStats, Tagged,
-    Traced,
+    AllocStats, Annotated, AnnotatedMemory, FailureInjected, Failures, Limit, LogAction, LogRecord, Logged,
+    Statistics, TagStats, Tagged, Traced,
 };
 #[cfg(feature = "csv")]
 pub use adaptor::{LogReader, LogRow, LogTicks, read_log, read_rows};

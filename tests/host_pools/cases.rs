@@ -4,8 +4,8 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::Arc;
 use warpheap::host_pools::{
-    BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool, FailureInjected,
-    Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Tagged, Traced,
+    Annotated, BlockPool, BumpPool, CachingPool, CachingPoolBuilder, DeviceAllocator, DriverPool,
+    FailureInjected, Failures, Limit, Logged, Overflow, Statistics, SyncDriverAllocator, Tagged, Traced,
 };
 use warpheap::{Device, Error, MemoryReport, Result, Stream, Usage};
 use warpheap_device::kernel::DevicePtr;
@@ -115,7 +115,7 @@ pub fn cases() -> Vec<Case> {
         driver("driver, with all adaptors", |memory| {
             let inner = Traced::new(FailureInjected::new(memory, Failures::Never));
             Ok(Box::new(Statistics::new(Logged::new(
-                Limit::new(Tagged::new(inner), 1 << 40),
+                Annotated::new("driver", Limit::new(Tagged::new(inner), 1 << 40)),
                 std::io::sink(),
             ))))
         }),
@@ -123,6 +123,9 @@ pub fn cases() -> Vec<Case> {
             Ok(Box::new(Limit::new(memory, 40 * BLOCK.size() as u64)))
         }),
         pool("blocks", |memory| Ok(Box::new(blocks(memory)?))),
+        pool("blocks, annotated", |memory| {
+            Ok(Box::new(Annotated::over("blocks", memory, |memory| blocks(Box::new(memory)))?))
+        }),
         pool("blocks from a block", |memory| {
             let outer =
                 BlockPool::builder(layout(BLOCKS * BLOCK.size(), BLOCK.align()), 2).build_over(memory)?;

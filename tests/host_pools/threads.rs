@@ -221,6 +221,7 @@ compositions! {
     driver_with_all_adaptors: "driver, with all adaptors",
     driver_limited: "driver, limited",
     blocks: "blocks",
+    blocks_annotated: "blocks, annotated",
     blocks_from_a_block: "blocks from a block",
     blocks_counted_logged_traced_and_shared: "blocks, counted, logged, traced and shared",
     blocks_limited: "blocks, limited",

@@ -42,7 +42,7 @@ fn collections_are_compiled_for_both_global_allocators() {
         let Some(text) = built(folder, "sm_80") else { return };
         assert_eq!(text.contains(GLOBAL_HEAP), has_heap, "{folder}");
         for collection in ["vec", "map", "string"] {
-            let entry = format!(".visible .entry example_collect_{collection}(");
+            let entry = format!(".visible .entry collect_{collection}(");
             assert!(text.contains(&entry), "{folder} has no {entry}");
         }
     }

@@ -51,15 +51,6 @@ Examples:
 
 Exit status: 0 if kernels run on at least one backend, 3 if on none, 4 if a kernel hangs.";
 
-const EXAMPLES_EXAMPLES: &str = "\
-Examples:
-  warpheap examples
-  warpheap examples --backend cuda --json examples.json
-  warpheap examples --backend cpu --only octree
-
-Exit status: 0 if all results are correct, 1 if one is not, 2 if no example has that name, 3 without the
-requested GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
-
 /// Memory allocation in GPU kernels written in Rust: tests, checks and benchmarks.
 #[derive(Debug, Parser)]
 #[command(name = "warpheap", version = VERSION, max_term_width = 110, arg_required_else_help = true)]
@@ -96,12 +87,6 @@ pub enum Command {
     /// durations of single calls, and Rust's collections, all beside CUDA's own malloc.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// Build data structures in kernels: growing vectors, a hash table, a graph, an octree.
-    ///
-    /// Each result is compared with the same computation on the host, and after each example the
-    /// heap must be empty again.
-    #[command(after_long_help = EXAMPLES_EXAMPLES)]
-    Examples(ExamplesArgs),
     /// Draw a heap: slabs in address order by class and fill, large allocations, free ranges, and
     /// what cursors hold.
     ///
@@ -126,7 +111,6 @@ impl Command {
             Command::Stress(args) => args.output.json.as_ref(),
             Command::Doctor(args) => args.json.as_ref(),
             Command::Bench(args) => args.output.json.as_ref(),
-            Command::Examples(args) => args.output.json.as_ref(),
             Command::Map(args) => args.output(),
             Command::Pool(args) => args.command.json(),
             Command::Report(_) => None,
@@ -140,7 +124,7 @@ impl Command {
             Command::Bench(args) => args.page.html.as_deref(),
             Command::Pool(args) => args.command.page(),
             Command::Report(args) => args.html.as_deref(),
-            Command::Doctor(_) | Command::Examples(_) | Command::Map(_) => None,
+            Command::Doctor(_) | Command::Map(_) => None,
         }
     }
 
@@ -150,7 +134,7 @@ impl Command {
             Command::Bench(args) => args.compare.against.as_deref(),
             Command::Pool(args) => args.command.input(),
             Command::Report(args) => args.compare.against.as_deref(),
-            Command::Stress(_) | Command::Doctor(_) | Command::Examples(_) | Command::Map(_) => None,
+            Command::Stress(_) | Command::Doctor(_) | Command::Map(_) => None,
         };
         let files = if let Command::Report(args) = self { &args.files[..] } else { &[] };
         files.iter().map(PathBuf::as_path).chain(old).collect()
@@ -163,23 +147,6 @@ pub struct DoctorArgs {
     /// Write the findings to this file; `-` is standard output. Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
-}
-
-/// `warpheap examples`
-#[derive(Debug, Args)]
-pub struct ExamplesArgs {
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Only examples whose name contains this: vectors, table, graph, octree. Default: all.
-    #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
-    pub only: String,
-    /// GPU threads, each with one number, key, edge or point: 65536, 64K, 2^20.
-    ///
-    /// Default: 2^18 on a GPU and 4096 on the CPU.
-    #[arg(long, value_parser = parse::count)]
-    pub threads: Option<u32>,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! The command line: what to do, on which device, and the exit status.
 //!
-//! `args` (with `parse`) defines the options; `stress`, `bench`, `examples`, `map`, `pool`,
-//! `report` and `doctor` run the commands; `status` lists the ways a run can end. Text for people
-//! goes through `console`, results that are kept go through `results`.
+//! `args` (with `parse`) defines the options; `stress`, `bench`, `map`, `pool`, `report` and
+//! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through
+//! `console`, results that are kept go through `results`.
 
 mod args;
 mod backend;
 mod bench;
 mod console;
 mod doctor;
-mod examples;
 mod map;
 mod named;
 mod parse;
@@ -37,7 +36,6 @@ pub fn main() -> ExitCode {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
-        Command::Examples(args) => examples::run(args, &console),
         Command::Map(args) => map::run(args, &console),
         Command::Pool(args) => pool::run(args, &console),
         Command::Report(args) => report::run(args, &console),

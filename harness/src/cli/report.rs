@@ -3,8 +3,9 @@
 
 use super::args::{CompareArgs, ReportArgs};
 use super::console::Console;
-use super::results::read;
+use super::results::{read, reject_overwrite};
 use super::status::{Failure, Status};
+use crate::report::chart::picture::Card;
 use crate::report::compare::{Change, Comparison, Difference, FEWEST_ROUNDS, Old};
 use crate::report::provenance::ResultFile;
 use crate::report::saved::Saved;
@@ -13,13 +14,30 @@ use crate::report::{file, html};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Draws and compares the files.
 pub fn run(args: ReportArgs, console: &Console) -> Result<Status, Failure> {
     let results = args.files.iter().map(|path| saved(path)).collect::<Result<Vec<_>, _>>()?;
     let old = read_old(&args.compare)?;
+    if let Some((path, name)) = args.svg.as_deref().zip(args.chart.as_deref()) {
+        let inputs = args.files.iter().chain(&args.compare.against).chain(&args.html);
+        reject_overwrite(inputs.map(PathBuf::as_path), Some(path))?;
+        let picture = chart(&results, name)?.picture();
+        file::write_with(path, |to| to.write_all(picture.as_bytes())).map_err(failed)?;
+        console.say(format_args!("picture: {}", path.display()));
+    }
     finish(&results, args.html.as_deref(), old.as_ref(), console)
+}
+
+/// The chart with this name: the first one of the files.
+fn chart(results: &[Saved], name: &str) -> Result<Card, Failure> {
+    let charts = results.iter().map(html::charts).collect::<Result<Vec<_>, _>>().map_err(failed)?.concat();
+    if let Some((_, card)) = charts.iter().find(|(one, _)| one == name) {
+        return Ok(card.clone());
+    }
+    let names: Vec<_> = charts.into_iter().map(|(one, _)| format!("  {one}")).collect();
+    Err(Failure::usage(format_args!("there is no chart `{name}`; the charts are\n{}", names.join("\n"))))
 }
 
 /// Writes the page of a run and compares its results with older ones. Returns the worse of `status`

@@ -1,11 +1,12 @@
-//! The host pools that can be built by name.
+//! The host pools that can be built by name. Their calls are ranges of that name for NVIDIA's
+//! tools, with the feature `nvtx`.
 
 use super::script::Demand;
 use std::alloc::Layout;
 use warpheap::Result;
 use warpheap::driver::Device;
 use warpheap::host_pools::{
-    BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator,
+    Annotated, BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator,
 };
 
 /// A pool that can be built by name.
@@ -30,6 +31,8 @@ pub const DRIVER_POOL: &str = "driver-pool";
 pub const BLOCKS: &str = "blocks";
 /// The pool of blocks of any size, cached for the stream that freed them.
 pub const CACHING: &str = "caching";
+/// The pool that reuses nothing.
+const BUMP: &str = "bump";
 
 /// All pools, the baselines first.
 pub static POOLS: &[PoolKind] = &[
@@ -37,7 +40,7 @@ pub static POOLS: &[PoolKind] = &[
     PoolKind { name: DRIVER_POOL, reuses: true, has_bars: false, make: driver_pool },
     PoolKind { name: BLOCKS, reuses: true, has_bars: true, make: blocks },
     PoolKind { name: CACHING, reuses: true, has_bars: true, make: caching },
-    PoolKind { name: "bump", reuses: false, has_bars: false, make: bump },
+    PoolKind { name: BUMP, reuses: false, has_bars: false, make: bump },
 ];
 
 impl PoolKind {
@@ -59,8 +62,8 @@ impl PoolKind {
 fn driver(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let memory = SyncDriverAllocator::new(device);
     Ok(match demand.bytes {
-        Some(bytes) => Box::new(Limit::new(memory, bytes)),
-        None => Box::new(memory),
+        Some(bytes) => Box::new(Annotated::new(DRIVER, Limit::new(memory, bytes))),
+        None => Box::new(Annotated::new(DRIVER, memory)),
     })
 }
 
@@ -70,27 +73,30 @@ fn blocks(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> 
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX) / block.size().max(1),
         None => demand.peak_blocks,
     };
-    Ok(Box::new(BlockPool::builder(block, count).build_over(SyncDriverAllocator::new(device))?))
+    let build = |memory| BlockPool::builder(block, count).build_over(memory);
+    Ok(Box::new(Annotated::over(BLOCKS, SyncDriverAllocator::new(device), build)?))
 }
 
 fn driver_pool(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let builder = DriverPool::builder();
-    Ok(Box::new(match demand.bytes {
+    let pool = match demand.bytes {
         // More than the device's memory would be rejected.
         Some(bytes) => {
             let max = bytes.min(device.info()?.memory_total);
             builder.max_size(max).release_threshold(max).build(device)?
         }
         None => builder.build(device)?,
-    }))
+    };
+    Ok(Box::new(Annotated::new(DRIVER_POOL, pool)))
 }
 
 fn caching(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let builder = CachingPool::builder();
-    Ok(Box::new(match demand.bytes {
+    let pool = match demand.bytes {
         Some(bytes) => builder.max_bytes(bytes).build(device)?,
         None => builder.build(device)?,
-    }))
+    };
+    Ok(Box::new(Annotated::new(CACHING, pool)))
 }
 
 /// Without a limit: room for all allocations, but at most nine tenths of the free memory.
@@ -105,7 +111,8 @@ fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
     let size = usize::try_from(bytes).unwrap_or(usize::MAX).min(isize::MAX as usize - (align - 1));
     let region =
         Layout::from_size_align(size, align).expect("an alignment, and a size that it leaves room for");
-    Ok(Box::new(BumpPool::builder(region).build_over(SyncDriverAllocator::new(device))?))
+    let build = |memory| BumpPool::builder(region).build_over(memory);
+    Ok(Box::new(Annotated::over(BUMP, SyncDriverAllocator::new(device), build)?))
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct ResultFile<T> {
     /// The layout of this file.
     pub schema: &'static str,
-    /// Kind of `data`: `stress`, `bench`, `examples`, `doctor`, `pool-replay`, `pool-bench`,
-    /// `pool-demo` or `pool-show`.
+    /// Kind of `data`: `stress`, `bench`, `doctor`, `pool-replay`, `pool-bench`, `pool-demo` or
+    /// `pool-show`.
     pub kind: &'static str,
     /// This program's version.
     pub version: &'static str,

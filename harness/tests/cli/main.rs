@@ -1,6 +1,7 @@
 //! The program as its users run it: what it prints, what it writes, and how it ends.
 
 mod exports;
+mod gallery;
 mod maps;
 mod pools;
 mod reports;

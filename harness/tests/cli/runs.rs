@@ -1,6 +1,6 @@
 //! Output and exit status of runs.
 
-use crate::support::{err, examples, json, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{err, json, out, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
 use std::process::Command;
 
@@ -39,17 +39,6 @@ fn a_clean_run_lists_its_checks() {
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
-}
-
-#[test]
-fn examples_list_their_checks() {
-    let output = examples("");
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
-    for part in ["256 GPU threads", "720720 = 2^4*3^2*5*7*11*13", "the heap is empty", "all 4 examples"] {
-        assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
-    }
-    let results = json(&examples("--only table --json -"));
-    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"examples".into(), &"table".into()));
 }
 
 #[test]
@@ -116,7 +105,6 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
         "bench",
         "bench --suite full",
         "bench --suite quick --backend cuda",
-        "examples --backend cuda",
         "pool demo --backend cuda",
         "pool bench --device 0",
     ] {

@@ -18,10 +18,6 @@ pub fn stress(args: &str) -> Output {
     warpheap(&format!("stress {SMALL} {args}"))
 }
 
-pub fn examples(args: &str) -> Output {
-    warpheap(&format!("examples --backend cpu --threads 256 {args}"))
-}
-
 pub fn status(output: &Output) -> i32 {
     output.status.code().expect("it ended by itself")
 }

@@ -1,6 +1,6 @@
 //! Help, piped output, and rejected arguments.
 
-use crate::support::{err, examples, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{err, out, status, stdout_and_stderr, stress, warpheap};
 
 #[test]
 fn without_arguments_it_prints_help() {
@@ -19,7 +19,6 @@ fn help_has_examples_defaults_and_statuses() {
         "4    a kernel hung",
         "doctor",
         "bench",
-        "examples",
         "map",
         "pool",
         "report",
@@ -68,7 +67,6 @@ fn piped_output_has_no_control_characters() {
         stress("--plant overlap"),
         warpheap("doctor"),
         warpheap("--help"),
-        examples(""),
         warpheap("map --demo fragmented --backend cpu"),
     ] {
         let printed = stdout_and_stderr(&output);
@@ -115,9 +113,6 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("bench --suite full --backend cpu", "--suite quick"),
         ("bench --suite quick --backend cpu --device 1", "--device is for a GPU"),
         ("bench --backend cpu", "--suite quick on the CPU"),
-        ("examples --only ship", "vectors, table, graph, octree"),
-        ("examples --backend cpu --device 1", "--device is for a GPU"),
-        ("examples --threads 0", "whole number of 1 or more"),
         ("pool replay", "--trace"),
         ("pool replay --trace x.csv --pool lake", "there are driver, "),
         ("pool replay --trace x.csv --threads many", "one, logged"),

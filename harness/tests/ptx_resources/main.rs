@@ -63,8 +63,8 @@ fn check_own_spills(ptxas: &Path, ptx: &str) {
     assert!(over.is_empty(), "{over:?}: functions save more than listed; all:\n{}", lines(&saves));
 }
 
-/// The shipped kernels have a limit, under which slow paths may spill. For the kernels of the
-/// examples only the limit is checked.
+/// The shipped kernels have a limit, under which slow paths may spill. For
+/// demonstrations and Rust's collections only the limit is checked.
 #[test]
 fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     let Some(ptxas) = ptxas() else { return };

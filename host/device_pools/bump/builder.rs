@@ -67,6 +67,8 @@ impl BumpBuilder {
         let memory = device.alloc_memory(granules * self.min_align, self.min_align as usize)?;
         let lines = 1 + u64::from(shards.max(1));
         let state = device.alloc_memory((lines + 1) * LINE, LINE as usize)?;
+        memory.label("warpheap: memory of a bump arena");
+        state.label("warpheap: metadata of a bump arena");
         let at = |line: u64| state.address() + line * LINE;
         // SAFETY: `write_state` writes the root, the shards and the copy of the handle at these
         // addresses. The pool owns both allocations, and a launch checks that the handle's memory

@@ -121,6 +121,8 @@ impl HeapBuilder {
         let present = backing.slabs(&layout);
         let offsets = MetadataOffsets::new(&layout, self.debug_quarantine()?);
         let metadata = device.alloc_memory(offsets.end, 128)?;
+        backing.memory().label("warpheap: memory of a heap");
+        metadata.label("warpheap: metadata of a heap");
         let parts = offsets.parts(backing.memory().address(), metadata.address());
         // SAFETY: `reset` below initialises the parts. The heap keeps both allocations as long as
         // it lives, and a launch checks that the handle's memory is still live.

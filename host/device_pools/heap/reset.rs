@@ -7,6 +7,7 @@ use super::grow::FreeWords;
 use super::pool::Heap;
 use crate::driver::{Stream, Transfer};
 use crate::error::Result;
+use crate::nvtx::NamedRange;
 use warpheap_device::heap::class::SizeClass;
 use warpheap_device::heap::{self, ClassInfo, Cursor, Span};
 use warpheap_device::kernel::DeviceData;
@@ -37,6 +38,7 @@ impl Heap {
     /// heap until a reset has succeeded; until then allocations, frees, growths and snapshots by
     /// the host fail with [`NotReset`](crate::Error::NotReset).
     pub fn reset(&mut self) -> Result<()> {
+        let _range = NamedRange::new(c"a heap: reset", 0);
         let _held = self.backing.memory().block_launches()?;
         self.is_reset = false;
         let device = self.metadata.device();

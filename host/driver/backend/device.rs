@@ -14,6 +14,10 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn info(&self) -> Result<DeviceInfo>;
     /// The CUDA context; null on the CPU.
     fn raw_context(&self) -> *mut c_void;
+    /// Calls `call` with the device's context current on this thread, if it has one.
+    fn with_context(&self, call: &mut dyn FnMut()) {
+        call();
+    }
 
     /// Allocates memory that is zero if `zeroed`, arbitrary otherwise. `bytes` is not 0.
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range>;

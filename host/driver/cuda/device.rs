@@ -137,6 +137,11 @@ impl DeviceBackend for CudaDevice {
         self.context.raw().cast()
     }
 
+    fn with_context(&self, call: &mut dyn FnMut()) {
+        let _current = self.context.enter();
+        call();
+    }
+
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {
         let range = self.heap.alloc(bytes, align)?;
         if zeroed {

@@ -1,5 +1,6 @@
 //! Adaptors: allocators that wrap another one, forward every call and add one feature.
 
+mod annotated;
 mod failure;
 mod limit;
 mod logged;
@@ -7,6 +8,7 @@ mod statistics;
 mod tagged;
 mod traced;
 
+pub use annotated::{Annotated, AnnotatedMemory};
 pub use failure::{FailureInjected, Failures};
 pub use limit::Limit;
 pub use logged::{LogAction, LogRecord, Logged};

@@ -16,6 +16,7 @@ use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
 use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest, Result};
 use crate::lock::lock;
+use crate::nvtx::NamedRange;
 use crate::report::unexplained;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
@@ -47,6 +48,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// A reservation also relies on the free memory at its end. If another thread takes the free
     /// tail meanwhile, the caller retries.
     pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> GrowResult<'_> {
+        let _range = NamedRange::with_name(|| format!("{}: grow", self.settings.name));
         let budget = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
             Some(buffer) => self.grow_in_place(buffer, order, growth, budget),
@@ -191,6 +193,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// yet. Returns the bytes released and the first failure. Memory that could not be released
     /// returns to the pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
+        let _range = NamedRange::with_name(|| format!("{}: release", self.settings.name));
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
         }

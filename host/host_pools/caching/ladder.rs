@@ -27,14 +27,16 @@
 use super::super::allocator::DeviceAllocator;
 use super::block_map::BlockId;
 use super::class::Need;
+use super::order_tag::OrderTag;
 use super::pool::CachingPool;
 use super::search::{MAX_GROWTHS, Request};
 use super::slabs::refill_bytes;
 use super::source::GrowFailure;
 use super::stats::Rung;
-use crate::driver::Stream;
+use crate::driver::{Event, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::lock::lock;
+use crate::nvtx::NamedRange;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -154,6 +156,24 @@ impl<A: DeviceAllocator> CachingPool<A> {
             }
         }
         Ok(Err(GrowFailure::Raced))
+    }
+
+    /// Waits on the host until all memory that was freed so far is idle.
+    pub(super) fn wait_for_pending(&self) {
+        let _range = NamedRange::with_name(|| format!("{}: wait", self.settings.name));
+        let (unmarked, pending) = {
+            let mut shared = lock(&self.shared);
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending())
+        };
+        if !unmarked.is_empty() {
+            self.device().driver().drain();
+        }
+        let completed = |(order, event): (OrderTag, Event)| event.settle().is_ok().then_some(order);
+        let completed: Vec<_> = pending.into_iter().filter_map(completed).chain(unmarked).collect();
+        let mut shared = lock(&self.shared);
+        completed.into_iter().for_each(|order| shared.mark_idle(order));
+        shared.dissolve(|order| order == OrderTag::IDLE, None, &self.live);
     }
 
     /// Whether the pool may grow before it coalesces what streams cache: the growth keeps free

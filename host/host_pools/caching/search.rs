@@ -16,7 +16,7 @@ use super::shared::{MAX_BUSY, Shared};
 use super::slabs::refill_bytes;
 use super::source::{GrowFailure, Source};
 use super::stream_cache::StreamCache;
-use crate::driver::{Event, Stream};
+use crate::driver::Stream;
 use crate::error::Result;
 use crate::lock::lock;
 use std::sync::{Arc, TryLockError};
@@ -279,22 +279,5 @@ impl<A: DeviceAllocator> CachingPool<A> {
     pub(super) fn is_empty(&self) -> bool {
         let shared = lock(&self.shared);
         shared.is_empty() && self.streams.ended.is_empty() && self.streams.is_empty()
-    }
-
-    /// Waits on the host until all memory that was freed so far is idle.
-    pub(super) fn wait_for_pending(&self) {
-        let (unmarked, pending) = {
-            let mut shared = lock(&self.shared);
-            self.flush_all(&mut shared);
-            (shared.unmarked(), shared.pending())
-        };
-        if !unmarked.is_empty() {
-            self.device().driver().drain();
-        }
-        let completed = |(order, event): (OrderTag, Event)| event.settle().is_ok().then_some(order);
-        let completed: Vec<_> = pending.into_iter().filter_map(completed).chain(unmarked).collect();
-        let mut shared = lock(&self.shared);
-        completed.into_iter().for_each(|order| shared.mark_idle(order));
-        shared.dissolve(|order| order == OrderTag::IDLE, None, &self.live);
     }
 }

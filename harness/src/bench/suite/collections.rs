@@ -7,8 +7,8 @@ use super::run::{Results, outcome};
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
 use crate::bench::timing::Timing;
-use crate::kernels::examples::collections::{
-    example_collect_map, example_collect_string, example_collect_vec, sum_of_map, sum_of_string, sum_of_vec,
+use crate::kernels::collections::{
+    collect_map, collect_string, collect_vec, sum_of_map, sum_of_string, sum_of_vec,
 };
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -24,9 +24,9 @@ pub(super) const NAMES: [&str; 3] = ["Vec push", "BTreeMap insert", "String push
 /// Measures each collection over both allocators.
 pub(super) fn measure(setup: &Setup<'_>, malloc: &Malloc, results: &mut Results<'_>) -> Result<()> {
     let [vec, map, string] = NAMES;
-    measure_one(setup, malloc, vec, (example_collect_vec, sum_of_vec), results)?;
-    measure_one(setup, malloc, map, (example_collect_map, sum_of_map), results)?;
-    measure_one(setup, malloc, string, (example_collect_string, sum_of_string), results)
+    measure_one(setup, malloc, vec, (collect_vec, sum_of_vec), results)?;
+    measure_one(setup, malloc, map, (collect_map, sum_of_map), results)?;
+    measure_one(setup, malloc, string, (collect_string, sum_of_string), results)
 }
 
 fn measure_one<K>(

@@ -3,9 +3,7 @@
 use super::contenders::{Contender, Kind, TURNS};
 use super::report::Operation::{self, Alloc, Churn, Free};
 use crate::bench::load::Load;
-use crate::kernels::examples::collections::{
-    example_collect_map, example_collect_string, example_collect_vec,
-};
+use crate::kernels::collections::{collect_map, collect_string, collect_vec};
 use crate::suite_kernels::{
     suite_malloc_alloc, suite_malloc_alloc_latency, suite_malloc_churn, suite_malloc_churn_latency,
     suite_malloc_free, suite_malloc_free_latency,
@@ -43,9 +41,9 @@ const LAUNCHED: [&str; 9] = kernel_names![
     suite_malloc_alloc_latency,
     suite_malloc_free_latency,
     suite_malloc_churn_latency,
-    example_collect_vec,
-    example_collect_map,
-    example_collect_string
+    collect_vec,
+    collect_map,
+    collect_string
 ];
 
 /// The kernels of CUDA's `malloc`, and the size of its heap.

@@ -10,9 +10,7 @@ use crate::bench::context::Bench;
 use crate::bench::run::BenchReport;
 use crate::bench::timing::{self, BLOCK};
 use crate::kernels::bench::{bench_freelist_alloc, bench_freelist_free, bench_heap_alloc, bench_heap_free};
-use crate::kernels::examples::collections::{
-    example_collect_map, example_collect_string, example_collect_vec,
-};
+use crate::kernels::collections::{collect_map, collect_string, collect_vec};
 use crate::{Error, OwnModule, Result};
 use std::time::{Duration, Instant};
 use warpheap::driver::{Backend, Device};
@@ -33,9 +31,9 @@ const LAUNCHED: [&str; 7] = kernel_names![
     bench_freelist_free,
     bench_heap_alloc,
     bench_heap_free,
-    example_collect_vec,
-    example_collect_map,
-    example_collect_string
+    collect_vec,
+    collect_map,
+    collect_string
 ];
 
 /// The kernels that a suite launches, except for those that it loads itself.

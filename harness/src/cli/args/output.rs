@@ -12,9 +12,9 @@ pub struct OutputArgs {
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
     pub json: Option<JsonTarget>,
-    /// Exit with status 4 if a step (a round, a figure, a pool, a demonstration, all examples)
-    /// takes longer than this many seconds; 0 disables the limit. A hung kernel cannot be
-    /// cancelled, so such a run writes no results.
+    /// Exit with status 4 if a step (a round, a figure, a pool, a demonstration) takes longer than
+    /// this many seconds; 0 disables the limit. A hung kernel cannot be cancelled, so such a run
+    /// writes no results.
     ///
     /// Default: 300.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]

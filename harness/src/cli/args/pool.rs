@@ -34,6 +34,8 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   warpheap pool demo
   warpheap pool demo caching --backend cuda --json demo.json
+  compute-sanitizer --tool memcheck warpheap pool demo overrun
+      With the feature nvtx, memcheck reports the kernel that writes past the end of its block.
 
 Exit status: 0 if all checks hold, 1 if one does not, 2 if there is no such demonstration, 3 without the requested
 GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
@@ -197,7 +199,7 @@ pub struct PoolBenchArgs {
 /// `warpheap pool demo`
 #[derive(Debug, Args)]
 pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching, reports.
+    /// One demonstration: blocks, growable, region, arena, driver, caching, reports, overrun.
     ///
     /// Default: all.
     #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]

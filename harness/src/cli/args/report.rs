@@ -9,11 +9,13 @@ Examples:
   warpheap report bench.json --html bench.html
   warpheap report bench.json stress.json --html all.html
       One page for several results.
+  warpheap report suite.json --chart \"time: alloc over threads\" --svg alloc.svg
+      One chart as a picture.
   warpheap report new.json --against old.json
       What changed beyond noise.
 
 Exit status: 0 on success, 1 if --against shows that something became worse, 2 if a file or an option is invalid,
-5 if the page cannot be written.";
+5 if the page or the picture cannot be written.";
 
 /// The page of a run.
 #[derive(Debug, Args)]
@@ -50,9 +52,20 @@ pub struct ReportArgs {
     pub files: Vec<PathBuf>,
     /// Write the page to this file.
     ///
-    /// Default: none. Required without --against.
-    #[arg(long, value_name = "FILE", value_parser = parse::file, required_unless_present = "against")]
+    /// Default: none. Required without --against and --svg.
+    #[arg(long, value_name = "FILE", value_parser = parse::file, required_unless_present_any = ["against", "svg"])]
     pub html: Option<PathBuf>,
+    /// Write the chart --chart to this file as SVG, for light and dark pages.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::file, requires = "chart")]
+    pub svg: Option<PathBuf>,
+    /// The chart of --svg, as in `time: alloc over threads`: its group and its title on the page.
+    /// The error for another name lists all.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "NAME", requires = "svg")]
+    pub chart: Option<String>,
     #[command(flatten)]
     pub compare: CompareArgs,
 }

@@ -1,9 +1,8 @@
 //! Lines over a logarithmic axis: medians with markers, and the range of each as a whisker.
 
 use super::scale::{Axis, is_shown};
-use super::{Area, Error, Ink, WIDTH, colour, line, marks, px, svg, text};
+use super::{Area, Drawing, Error, Ink, WIDTH, colour, line, marks, px, svg, text};
 use crate::report::palette::LIGHT;
-use maud::Markup;
 use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -66,7 +65,7 @@ pub struct Chart<'a> {
 
 impl Chart<'_> {
     /// The chart as SVG.
-    pub fn svg(&self) -> Result<Markup, Error> {
+    pub fn svg(&self) -> Result<Drawing, Error> {
         svg((WIDTH, HEIGHT), "chart", self.title, self.description, |area| self.draw(area))
     }
 

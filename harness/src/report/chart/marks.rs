@@ -1,8 +1,7 @@
 //! How series are told apart: by colour, by the shape of their markers and by dashes.
 
-use super::{Area, Error, colour, line, px, svg};
+use super::{Area, Drawing, Error, colour, line, px, svg};
 use crate::report::palette::{DEEP, LIGHT};
-use maud::Markup;
 use plotters::prelude::*;
 use std::f64::consts::PI;
 
@@ -76,7 +75,7 @@ pub fn whisker(area: &Area<'_>, ends: [(i32, i32); 2], index: usize) -> Result<(
 }
 
 /// A line with a marker, for legends.
-pub fn sample(index: usize, name: &str) -> Result<Markup, Error> {
+pub fn sample(index: usize, name: &str) -> Result<Drawing, Error> {
     let (width, height) = SAMPLE;
     svg(SAMPLE, "chart sample", name, "line and marker of this series", |area| {
         let y = px(height) / 2;

@@ -6,6 +6,7 @@
 
 pub mod lines;
 pub mod marks;
+pub mod picture;
 pub mod rows;
 pub mod scale;
 #[cfg(test)]
@@ -70,6 +71,15 @@ pub fn line(hex: &str, pixels: u32) -> ShapeStyle {
     colour(hex).stroke_width(pixels * SCALE)
 }
 
+/// An SVG element and its nominal size in pixels.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// The element.
+    pub svg: Markup,
+    /// Width and height.
+    pub size: (u32, u32),
+}
+
 /// An SVG element of `size` pixels with what `draw` draws.
 pub fn svg(
     size: (u32, u32),
@@ -77,7 +87,7 @@ pub fn svg(
     title: &str,
     description: &str,
     draw: impl FnOnce(&Area<'_>) -> Result<(), Error>,
-) -> Result<Markup, Error> {
+) -> Result<Drawing, Error> {
     let (width, height) = (size.0 * SCALE, size.1 * SCALE);
     let mut document = String::new();
     {
@@ -90,12 +100,13 @@ pub fn svg(
     let elements = elements.strip_suffix("</svg>").unwrap_or(elements);
     // The default opacity is a fifth of the text.
     let elements = elements.replace(" opacity=\"1\"", "");
-    Ok(html! {
+    let svg = html! {
         svg xmlns="http://www.w3.org/2000/svg" class=(class) role="img"
             viewBox={ "0 0 " (width) " " (height) } width=(size.0) height=(size.1) {
             title { (shortened(title, 200)) }
             desc { (shortened(description, 1000)) }
             (PreEscaped(elements))
         }
-    })
+    };
+    Ok(Drawing { svg, size })
 }

@@ -1,10 +1,9 @@
 //! Named rows over one logarithmic axis: values with their ranges, and the target of each.
 
 use super::scale::{Axis, is_shown};
-use super::{Area, Error, Ink, WIDTH, line, marks, px, svg, text};
+use super::{Area, Drawing, Error, Ink, WIDTH, line, marks, px, svg, text};
 use crate::report::human::shortened;
 use crate::report::palette::LIGHT;
-use maud::Markup;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -23,6 +22,8 @@ const NAME: usize = 60;
 const NAME_TOP: u32 = 4;
 const MIDDLE: u32 = 26;
 const TARGET: u32 = 7;
+/// Width of a letter of a label, in pixels.
+const LETTER: u32 = 6;
 /// Half the length of a tick, in pixels.
 const TICK: u32 = 3;
 /// Width of the line of a range.
@@ -71,7 +72,7 @@ pub struct Chart<'a> {
 
 impl Chart<'_> {
     /// The chart as SVG.
-    pub fn svg(&self) -> Result<Markup, Error> {
+    pub fn svg(&self) -> Result<Drawing, Error> {
         let height = ROW * self.rows.len() as u32 + AXIS;
         svg((WIDTH, height), "chart", self.title, self.description, |area| self.draw(area))
     }
@@ -81,6 +82,7 @@ impl Chart<'_> {
         let range = &self.axis.range;
         let scale: LogCoord<f64> = range.clone().log_scale().into();
         let place = |value: f64| scale.map(&value.clamp(range.start, range.end), (px(LEFT), px(RIGHT)));
+        let mut free = 0;
         for tick in &self.axis.ticks {
             let x = place(*tick);
             // Across the axes of the rows, not across their names.
@@ -89,7 +91,12 @@ impl Chart<'_> {
             }
             area.draw(&PathElement::new([(x, bottom), (x, bottom + px(TICK))], line(LIGHT.dim, 1)))?;
             let label = self.axis.unit.tick(*tick);
-            area.draw_text(&label, &text(Ink::Dim, HPos::Center, VPos::Top), (x, bottom + px(6)))?;
+            // A label that would touch the one before it is left out.
+            let half = px(label.chars().count() as u32 * LETTER / 2);
+            if x - half >= free {
+                area.draw_text(&label, &text(Ink::Dim, HPos::Center, VPos::Top), (x, bottom + px(6)))?;
+                free = x + half + px(LETTER);
+            }
         }
         area.draw(&PathElement::new([(px(LEFT), bottom), (px(RIGHT), bottom)], line(LIGHT.dim, 1)))?;
         (0..).zip(self.rows).try_for_each(|(index, row)| draw_row(area, px(ROW * index), row, &place))

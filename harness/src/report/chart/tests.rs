@@ -1,5 +1,6 @@
 use super::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use super::marks::{DASHES, STYLES, sample};
+use super::picture::Card;
 use super::rows::{self, Dot, Row};
 use super::scale::Axis;
 use super::units::{Unit, short};
@@ -61,7 +62,7 @@ fn values_have_three_digits_and_a_unit() {
 fn styles_differ_without_colours() {
     let mut drawn = BTreeSet::new();
     for style in 0..STYLES {
-        let text = sample(style, "a series").unwrap().into_string();
+        let text = sample(style, "a series").unwrap().svg.into_string();
         roxmltree::Document::parse(&text).unwrap();
         let colour = DEEP[style].to_uppercase();
         assert!(text.contains(&colour), "{text}");
@@ -96,7 +97,7 @@ fn a_chart_is_well_formed_and_has_a_title() {
         shaded: Some(32.0),
         lines: &lines,
     };
-    let text = chart.svg().unwrap().into_string();
+    let text = chart.svg().unwrap().svg.into_string();
     let document = roxmltree::Document::parse(&text).unwrap();
     let title = document.descendants().find(|node| node.has_tag_name("title")).unwrap();
     assert_eq!(title.text(), Some("a < b"));
@@ -118,7 +119,7 @@ fn rows_have_a_target_and_long_names_are_shortened() {
     };
     let axis = decimal(&[1.0, 3.0]).unwrap();
     let chart = rows::Chart { title: "t", description: "d", axis, rows: &[row.clone(), row] };
-    let text = chart.svg().unwrap().into_string();
+    let text = chart.svg().unwrap().svg.into_string();
     let document = roxmltree::Document::parse(&text).unwrap();
     assert!(text.contains("has more…") && !text.contains(name), "{text}");
     assert!(text.contains("font-weight=\"bold\""), "{text}");
@@ -134,5 +135,61 @@ fn inside(document: &roxmltree::Document<'_>) {
             let at: f64 = at.trim().parse().unwrap();
             assert!((0.0..=width).contains(&at), "{node:?}");
         }
+    }
+}
+
+/// The horizontal centres of the labels of an axis of rows.
+fn labels(values: &[f64], unit: Unit) -> Vec<i32> {
+    let axis = Axis::decimal(values.iter().copied(), unit, rows::TICKS).unwrap();
+    let chart = rows::Chart { title: "t", description: "d", axis, rows: &[] };
+    let text = chart.svg().unwrap().svg.into_string();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+    texts.map(|node| node.attribute("x").unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn labels_of_rows_do_not_touch() {
+    let at = labels(&[7e6, 2e8], Unit::PairsPerSecond);
+    assert!(at.len() >= 3, "{at:?}");
+    let least = (7 * 6 * SCALE) as i32;
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= least), "{at:?}");
+}
+
+#[test]
+fn a_picture_has_the_chart_its_texts_and_its_legend() {
+    let points = [1.0, 1024.0].map(|x| Point { x, y: 3.0, range: (2.0, 4.0) });
+    let lines = [Line { style: 0, points: points.to_vec() }];
+    let (x, y) = (powers(&[1.0, 1024.0]).unwrap(), decimal(&[2.0, 4.0]).unwrap());
+    let chart = Chart {
+        title: "a title",
+        description: "d",
+        across: "x",
+        up: "y",
+        x,
+        y,
+        reference: None,
+        shaded: None,
+        lines: &lines,
+    };
+    let names = ["<heap>", "a name that is rather long", "another name that is long"];
+    let card = Card {
+        title: "a title".into(),
+        note: "word ".repeat(40),
+        chart: chart.svg().unwrap(),
+        legend: names.map(|name| (sample(0, name).unwrap(), name.to_owned())).to_vec(),
+    };
+    let text = card.picture();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let of = |class: &str| -> Vec<_> {
+        document.descendants().filter(|node| node.attribute("class") == Some(class)).collect()
+    };
+    assert_eq!(of("name").iter().filter_map(|node| node.text()).collect::<Vec<_>>(), names);
+    assert_eq!((of("title").len(), of("note").len()), (1, 4), "a note of 200 letters has four lines");
+    let height: u32 = document.root_element().attribute("height").unwrap().parse().unwrap();
+    let mut lowest = of("name").into_iter().map(|node| node.attribute("y").unwrap().parse::<u32>().unwrap());
+    assert!(lowest.all(|y| y < height), "{text}");
+    for part in ["prefers-color-scheme:dark", "--c0:"] {
+        assert!(text.contains(part), "{part}");
     }
 }

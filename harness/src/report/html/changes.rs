@@ -9,16 +9,16 @@ use maud::{Markup, html};
 
 /// The most rows of the chart. The table has all measurements.
 const MOST_ROWS: usize = 20;
-/// Styles of a value that became worse, and of one that became better.
-const WORSE: usize = 2;
-const BETTER: usize = 0;
+/// Styles of a value that became worse (red), and of one that became better (green).
+const WORSE: usize = 7;
+const BETTER: usize = 2;
 
 /// The changes as a chart and a table.
 pub fn section(comparison: &Comparison) -> Result<Markup, Error> {
     let changed = comparison.changed();
     let rows: Vec<Row> = changed.iter().take(MOST_ROWS).filter_map(|change| row(change)).collect();
     let note = "newer over older value, the worst first; the line is no change";
-    let cards = rows_cards("Changes", note, Unit::Ratio, &rows, &html! {})?;
+    let cards = rows_cards("Changes", note, Unit::Ratio, &rows, &Vec::new())?;
     let (commit, date) = &comparison.old;
     Ok(html! {
         section {

@@ -1,7 +1,8 @@
 //! Figures with targets: values beside targets, and times beside those that they are compared with.
 
-use super::parts::{array, legend, rows_cards, table};
+use super::parts::{Styles, array, legend, rows_cards, table};
 use crate::report::chart::Error;
+use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::{Unit, short};
 use crate::report::saved::{Bench, Collection, Figure, Saved, Time};
@@ -10,7 +11,6 @@ use maud::{Markup, html};
 /// Styles of a value, and of what it is compared with.
 const VALUE: usize = 0;
 const BASE: usize = 5;
-const OTHER: usize = 1;
 
 /// Figures of one kind: with the same start of their names, the same unit and the same meaning.
 struct Group<'a> {
@@ -20,23 +20,39 @@ struct Group<'a> {
     figures: Vec<&'a Figure>,
 }
 
-/// All figures. Empty without figures.
-pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+/// The values of all figures. Empty without figures.
+pub fn section(bench: &Bench) -> Result<Markup, Error> {
     if bench.figures.is_empty() {
         return Ok(html! {});
     }
-    let groups = groups(&bench.figures);
-    let values = groups.iter().map(values).collect::<Result<Vec<_>, _>>()?.concat();
-    let times = groups.iter().map(times).collect::<Result<Vec<_>, _>>()?.concat();
     let met = bench.figures.iter().filter(|figure| figure.passed).count();
     Ok(html! {
         h2 { "Figures and targets" }
         p { (met) " of " (bench.figures.len()) " figures meet their targets. A vertical line is a target; ✓ met, ✗ missed." }
-        div.rows { @for card in values { (card) } }
+        div.rows { @for card in value_cards(bench)? { (card) } }
+    })
+}
+
+/// The times of all figures, and the table of the figures.
+pub fn times_section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    if bench.figures.is_empty() {
+        return Ok(html! {});
+    }
+    Ok(html! {
         h2 { "Times of the figures" }
-        div.rows { @for card in times { (card) } }
+        div.rows { @for card in time_cards(bench)? { (card) } }
         (table("Values: all figures", &array(&one.value, "/data/figures"), &COLUMNS))
     })
+}
+
+/// The values of all figures beside their targets.
+pub fn value_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+    Ok(groups(&bench.figures).iter().map(values).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// The times of all figures.
+pub fn time_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+    Ok(groups(&bench.figures).iter().map(times).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 const COLUMNS: [(&str, &str); 15] = [
@@ -102,7 +118,7 @@ fn dot(figure: &Figure, unit: Unit) -> Option<Dot> {
 }
 
 /// The cards of the values of a group.
-fn values(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
+fn values(group: &Group<'_>) -> Result<Vec<Card>, Error> {
     let row = |figure: &&Figure| {
         let sign = if figure.holds == "at_least" { "≥" } else { "≤" };
         let bar = if group.unit == Unit::Micros { group.unit.text(figure.bar) } else { short(figure.bar) };
@@ -122,7 +138,7 @@ fn values(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
         Unit::Ratio => against(group),
         unit => unit.axis().to_owned(),
     };
-    rows_cards(group.name, &note, group.unit, &rows, &html! {})
+    rows_cards(group.name, &note, group.unit, &rows, &Vec::new())
 }
 
 /// What the figures are compared with, each once.
@@ -140,7 +156,7 @@ fn against(group: &Group<'_>) -> String {
 }
 
 /// The cards of the times of a group; none if nothing was timed.
-fn times(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
+fn times(group: &Group<'_>) -> Result<Vec<Card>, Error> {
     let dot = |style, time: Time| Dot { style, value: time.median_us, range: (time.min_us, time.max_us) };
     let row = |figure: &&Figure| {
         let time = figure.time?;
@@ -168,24 +184,7 @@ fn times(group: &Group<'_>) -> Result<Vec<Markup>, Error> {
 }
 
 /// Kernels with Rust's collections over the heap and over CUDA's `malloc`.
-pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Error> {
-    let dot = |style, value| Dot { style, value, range: (value, value) };
-    let row = |one: &Collection| Row {
-        name: one.name.clone(),
-        dots: vec![dot(OTHER, one.cuda_malloc_us), dot(VALUE, one.heap_us)],
-        target: None,
-        text: one.ratio.map_or("not measured".into(), |ratio| Unit::Ratio.text(ratio)),
-        is_marked: false,
-    };
-    let rows: Vec<Row> = collections.iter().map(row).collect();
-    let legend = legend([(VALUE, "heap"), (OTHER, "CUDA malloc")].into_iter())?;
-    let cards = rows_cards(
-        "Rust's collections",
-        "time of the kernel; speedup of the heap over CUDA's malloc",
-        Unit::Micros,
-        &rows,
-        &legend,
-    )?;
+pub fn collections(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
     let columns = [
         ("kernel", "/name"),
         ("threads", "/threads"),
@@ -193,6 +192,7 @@ pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Er
         ("CUDA malloc (µs)", "/cuda_malloc_us"),
         ("speedup", "/ratio"),
     ];
+    let cards = collection_cards(bench)?;
     Ok(html! {
         @if !cards.is_empty() {
             h2 { "Rust's collections in kernels" }
@@ -200,6 +200,29 @@ pub fn collections(one: &Saved, collections: &[Collection]) -> Result<Markup, Er
             (table("Values: collections", &array(&one.value, "/data/collections"), &columns))
         }
     })
+}
+
+/// The times of the collections.
+pub fn collection_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+    let styles = Styles::of_bench(bench);
+    let (heap, cuda) = (styles.style("heap"), styles.style("CUDA malloc"));
+    let dot = |style, value| Dot { style, value, range: (value, value) };
+    let row = |one: &Collection| Row {
+        name: one.name.clone(),
+        dots: vec![dot(cuda, one.cuda_malloc_us), dot(heap, one.heap_us)],
+        target: None,
+        text: one.ratio.map_or("not measured".into(), |ratio| Unit::Ratio.text(ratio)),
+        is_marked: false,
+    };
+    let rows: Vec<Row> = bench.collections.iter().map(row).collect();
+    let legend = legend([(heap, "heap"), (cuda, "CUDA malloc")].into_iter())?;
+    rows_cards(
+        "Rust's collections",
+        "time of the kernel; speedup of the heap over CUDA's malloc",
+        Unit::Micros,
+        &rows,
+        &legend,
+    )
 }
 
 #[cfg(test)]

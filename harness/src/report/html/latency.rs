@@ -1,12 +1,13 @@
 //! Latencies of single calls: a histogram for each operation and situation, and percentiles.
 
-use super::parts::{Styles, array, card, legend, table};
+use super::parts::{Styles, array, legend, table};
 use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use crate::report::chart::picture::Card;
 use crate::report::chart::scale::Axis;
 use crate::report::chart::units::Unit;
 use crate::report::human::Count;
-use crate::report::saved::{Bin, Latency, Saved};
+use crate::report::saved::{Bench, Bin, Latency, Saved};
 use maud::{Markup, html};
 
 /// The most ticks of a decimal axis, which has wider labels.
@@ -15,24 +16,10 @@ const DECIMAL_TICKS: usize = 5;
 const STEM: f64 = 1e-9;
 
 /// All histograms. Empty without latencies.
-pub fn section(one: &Saved, latencies: &[Latency]) -> Result<Markup, Error> {
-    if latencies.is_empty() {
+pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    if bench.latency.is_empty() {
         return Ok(html! {});
     }
-    let styles = Styles::of(latencies.iter().map(|one| &*one.contender));
-    // Calls of different numbers of threads meet different contention: they share no chart.
-    let place = |one: &Latency| {
-        (one.operation.clone(), one.situation.clone(), one.unit.clone(), one.threads, one.bytes)
-    };
-    let mut groups: Vec<Vec<&Latency>> = Vec::new();
-    for latency in latencies {
-        match groups.iter_mut().find(|group| place(group[0]) == place(latency)) {
-            Some(group) => group.push(latency),
-            None => groups.push(vec![latency]),
-        }
-    }
-    let cards: Result<Vec<_>, _> =
-        groups.iter().filter_map(|group| chart(group, &styles).transpose()).collect();
     let columns = [
         ("latency of", "/name"),
         ("threads", "/threads"),
@@ -48,12 +35,29 @@ pub fn section(one: &Saved, latencies: &[Latency]) -> Result<Markup, Error> {
     Ok(html! {
         h2 { "Latency of single calls" }
         p { "The share of the calls that took up to a time, and longer than the previous one. Both axes are logarithmic. A chart compares allocators only with equal numbers of threads. Failed calls have no latency." }
-        div.cards { @for card in cards? { (card) } }
+        div.cards { @for card in cards(bench)? { (card) } }
         (table("Values: percentiles", &array(&one.value, "/data/latency"), &columns))
     })
 }
 
-fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Error> {
+/// The histograms.
+pub fn cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+    let styles = Styles::of_bench(bench);
+    // Calls of different numbers of threads meet different contention: they share no chart.
+    let place = |one: &Latency| {
+        (one.operation.clone(), one.situation.clone(), one.unit.clone(), one.threads, one.bytes)
+    };
+    let mut groups: Vec<Vec<&Latency>> = Vec::new();
+    for latency in &bench.latency {
+        match groups.iter_mut().find(|group| place(group[0]) == place(latency)) {
+            Some(group) => group.push(latency),
+            None => groups.push(vec![latency]),
+        }
+    }
+    groups.iter().filter_map(|group| chart(group, &styles).transpose()).collect()
+}
+
+fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Card>, Error> {
     let lines: Vec<Line> =
         group.iter().flat_map(|latency| lines(latency, styles.style(&latency.contender))).collect();
     let all = || lines.iter().flat_map(|line| &line.points);
@@ -64,7 +68,11 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Erro
     };
     let y = Axis::decimal(all().map(|point| point.y), Unit::Percent, Y_TICKS);
     let Some((x, y)) = x.zip(y) else { return Ok(None) };
-    let title = format!("{}: {}", group[0].operation, group[0].situation);
+    let threads = match group[0].threads {
+        0 => String::new(),
+        threads => format!(", {} threads", Unit::Threads.tick(threads as f64)),
+    };
+    let title = format!("{}: {}{threads}", group[0].operation, group[0].situation);
     let description = format!("distribution of the latency of {title}; percentiles are in a table");
     let chart = Chart {
         title: &title,
@@ -78,8 +86,10 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Markup>, Erro
         lines: &lines,
     };
     let legend = legend(group.iter().map(|latency| (styles.style(&latency.contender), &*latency.contender)))?;
-    let note = load(group[0]).into_iter().chain([percentiles(group)]).collect::<Vec<_>>().join(". ");
-    Ok(Some(card(&title, &note, &chart.svg()?, &legend)))
+    let bytes = (group[0].bytes > 0).then(|| format!("{} each", Unit::Bytes.text(group[0].bytes as f64)));
+    let note = bytes.into_iter().chain([percentiles(group)]).collect::<Vec<_>>().join(". ");
+    let chart = chart.svg()?;
+    Ok(Some(Card { title, note, chart, legend }))
 }
 
 /// The shares of the calls of each bin. An empty bin interrupts the line.
@@ -91,14 +101,6 @@ fn lines(latency: &Latency, style: usize) -> Vec<Line> {
         Line { style, points: points.map(|(x, y)| Point { x, y, range: (STEM, y) }).collect() }
     };
     parts.map(line).collect()
-}
-
-/// `1,048,576 threads, 64 B`; `None` if it is unknown.
-fn load(latency: &Latency) -> Option<String> {
-    let threads = (latency.threads > 0).then(|| format!("{} threads", Count(latency.threads)));
-    let bytes = (latency.bytes > 0).then(|| Unit::Bytes.text(latency.bytes as f64));
-    let parts: Vec<_> = threads.into_iter().chain(bytes).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// `heap: p50 900, p99.9 9,000, longest 20,000, 3 calls failed`

@@ -17,14 +17,16 @@ mod style;
 mod tests;
 
 use super::chart::Error;
+use super::chart::picture::Card;
 use super::compare::Comparison;
 use super::saved::{Bench, Data, Saved};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+pub use style::colours;
 
 /// The page of these results, with what changed since older ones.
 pub fn page(results: &[Saved], changes: Option<&Comparison>) -> Result<String, Error> {
     let title = match results {
-        [one] => format!("{}: {}, {}", one.command(), one.device(), one.origin.date),
+        [one] => format!("{}: {}, {}", one.title(), one.device(), one.origin.date),
         _ => format!("warpheap: {} results", results.len()),
     };
     let sections = results.iter().map(section).collect::<Result<Vec<_>, _>>()?;
@@ -63,7 +65,7 @@ fn section(one: &Saved) -> Result<Markup, Error> {
     };
     Ok(html! {
         main {
-            h1 { (one.command()) ": " (one.device()) }
+            h1 { (one.title()) ": " (one.device()) }
             p.dim { (origin::line(one)) }
             @if one.is_simulated() { (origin::simulated(one)) }
             (body)
@@ -75,10 +77,36 @@ fn section(one: &Saved) -> Result<Markup, Error> {
 fn bench(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
     Ok(html! {
         @if let Some(suite) = &bench.suite { p.dim { "Suite: " (suite) } }
-        (origin::remarks(&bench.notes, &bench.left_out, &bench.wrong))
-        (series::section(one, &bench.series)?)
-        (latency::section(one, &bench.latency)?)
-        (figures::collections(one, &bench.collections)?)
-        (figures::section(one, bench)?)
+        (origin::wrong(&bench.wrong))
+        (figures::section(bench)?)
+        (series::section(one, bench)?)
+        (latency::section(one, bench)?)
+        (figures::collections(one, bench)?)
+        (figures::times_section(one, bench)?)
+        (origin::remarks(&bench.notes, &bench.left_out))
     })
+}
+
+/// All charts of a result with their names, in the order of the page.
+pub fn charts(one: &Saved) -> Result<Vec<(String, Card)>, Error> {
+    let groups = match &one.data {
+        Data::Bench(bench) => vec![
+            ("figure", figures::value_cards(bench)?),
+            ("time of figure", figures::time_cards(bench)?),
+            ("ratio", series::cards(one, bench, series::View::Ratio)?),
+            ("time", series::cards(one, bench, series::View::Time)?),
+            ("latency", latency::cards(bench)?),
+            ("collections", figures::collection_cards(bench)?),
+        ],
+        Data::Stress(stress) => vec![("stress", stress::cards(stress)?)],
+        Data::Pools(pools) => vec![("pool", pools::cards(pools)?)],
+    };
+    let named = |(group, cards): (&'static str, Vec<Card>)| {
+        cards.into_iter().map(move |card| {
+            // A picture is without the heading of the page.
+            let note = format!("{}. {}", one.device(), card.note);
+            (format!("{group}: {}", card.title), Card { note, ..card })
+        })
+    };
+    Ok(groups.into_iter().flat_map(named).collect())
 }

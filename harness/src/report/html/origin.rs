@@ -17,12 +17,21 @@ pub fn simulated(one: &Saved) -> Markup {
     }
 }
 
-/// Notes, what was left out, and wrong results.
-pub fn remarks(notes: &[String], left_out: &[String], wrong: &[String]) -> Markup {
+/// Wrong results. They are above all others.
+pub fn wrong(wrong: &[String]) -> Markup {
+    html! { @for what in wrong { p.notice { strong { "Wrong: " } (what) } } }
+}
+
+/// Notes, and what was left out.
+pub fn remarks(notes: &[String], left_out: &[String]) -> Markup {
     html! {
-        @for what in wrong { p.notice { strong { "Wrong: " } (what) } }
-        @for note in notes { p { (note) } }
-        @for what in left_out { p.dim { "Left out: " (what) } }
+        @if !(notes.is_empty() && left_out.is_empty()) {
+            h2 { "Notes" }
+            ul.dim {
+                @for note in notes { li { (note) } }
+                @for what in left_out { li { "Left out: " (what) } }
+            }
+        }
     }
 }
 

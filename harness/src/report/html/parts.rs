@@ -1,11 +1,13 @@
 //! Elements of all sections: cards with charts, legends, and tables of JSON values.
 
+use crate::report::chart::picture::{Card, Legend};
 use crate::report::chart::rows::{Chart, Row, TICKS};
 use crate::report::chart::scale::Axis;
 use crate::report::chart::units::{Unit, short};
 use crate::report::chart::{Error, marks};
 use crate::report::human::Count;
-use maud::{Markup, html};
+use crate::report::saved::Bench;
+use maud::{Markup, Render, html};
 use serde_json::{Number, Value};
 
 /// The most rows of a card: half a printed page.
@@ -27,19 +29,30 @@ impl<'a> Styles<'a> {
         Styles(once)
     }
 
+    /// Styles of all allocators of a benchmark: those of its series first.
+    pub fn of_bench(bench: &'a Bench) -> Styles<'a> {
+        let series = bench.series.iter().map(|one| &*one.contender);
+        let latency = bench.latency.iter().map(|one| &*one.contender);
+        Styles::of(series.chain(latency).chain(["heap", "CUDA malloc"]))
+    }
+
     /// The number of the style of `name`.
     pub fn style(&self, name: &str) -> usize {
         self.0.iter().position(|one| *one == name).unwrap_or(0)
     }
 }
 
-/// A chart with its title, a note below the title, and a legend.
-pub fn card(title: &str, note: &str, chart: &Markup, legend: &Markup) -> Markup {
-    html! {
-        figure {
-            figcaption { h3 { (title) } p { (note) } }
-            (chart)
-            (legend)
+/// A card in a page.
+impl Render for Card {
+    fn render(&self) -> Markup {
+        html! {
+            figure {
+                figcaption { h3 { (self.title) } p { (self.note) } }
+                (self.chart.svg)
+                @if !self.legend.is_empty() {
+                    ul.legend { @for (sample, name) in &self.legend { li { (sample.svg) span { (name) } } } }
+                }
+            }
         }
     }
 }
@@ -50,8 +63,8 @@ pub fn rows_cards(
     note: &str,
     unit: Unit,
     rows: &[Row],
-    legend: &Markup,
-) -> Result<Vec<Markup>, Error> {
+    legend: &Legend,
+) -> Result<Vec<Card>, Error> {
     let dots = rows.iter().flat_map(|row| &row.dots).flat_map(|dot| [dot.value, dot.range.0, dot.range.1]);
     let values = dots.chain(rows.iter().filter_map(|row| row.target));
     let Some(axis) = Axis::decimal(values, unit, TICKS) else { return Ok(Vec::new()) };
@@ -60,17 +73,15 @@ pub fn rows_cards(
     let part = |(number, rows): (usize, &[Row])| {
         let title = if parts == 1 { title.to_owned() } else { format!("{title} ({number} of {parts})") };
         let chart = Chart { title: &title, description: &description, axis: axis.clone(), rows };
-        Ok(card(&title, note, &chart.svg()?, legend))
+        let chart = chart.svg()?;
+        Ok(Card { title, note: note.to_owned(), chart, legend: legend.clone() })
     };
     (1..).zip(rows.chunks(rows.len().div_ceil(parts))).map(part).collect()
 }
 
 /// A legend of styles and their names.
-pub fn legend<'a>(entries: impl Iterator<Item = (usize, &'a str)>) -> Result<Markup, Error> {
-    let samples: Result<Vec<_>, _> =
-        entries.map(|(style, name)| Ok::<_, Error>((marks::sample(style, name)?, name))).collect();
-    let samples = samples?;
-    Ok(html! { ul.legend { @for (sample, name) in samples { li { (sample) span { (name) } } } } })
+pub fn legend<'a>(entries: impl Iterator<Item = (usize, &'a str)>) -> Result<Legend, Error> {
+    entries.map(|(style, name)| Ok((marks::sample(style, name)?, name.to_owned()))).collect()
 }
 
 /// A column of a table: its heading, and the JSON pointer of its values in a row.

@@ -1,8 +1,9 @@
 //! Pools of the host: the time of a pair and of random allocations, for each pool.
 
-use super::origin::remarks;
+use super::origin::{remarks, wrong};
 use super::parts::{array, rows_cards, table};
 use crate::report::chart::Error;
+use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::Unit;
 use crate::report::saved::{Judged, Pair, Pools, Random, Saved};
@@ -13,6 +14,22 @@ const BASE: usize = 5;
 
 /// All figures.
 pub fn section(one: &Saved, pools: &Pools) -> Result<Markup, Error> {
+    let bars: Vec<_> =
+        ["/data/pairs", "/data/random"].into_iter().flat_map(|list| array(&one.value, list)).collect();
+    let judged: Vec<_> = bars.iter().flat_map(|figure| array(figure, "/bars")).collect();
+    Ok(html! {
+        (wrong(&pools.wrong))
+        h2 { "Times of pools" }
+        div.rows { @for card in cards(pools)? { (card) } }
+        (table("Values: pairs", &array(&one.value, "/data/pairs"), &PAIRS))
+        (table("Values: random allocations", &array(&one.value, "/data/random"), &RANDOM))
+        (table("Values: targets", &judged, &BARS))
+        (remarks(&[], &pools.left_out))
+    })
+}
+
+/// The times of pairs and of random allocations.
+pub fn cards(pools: &Pools) -> Result<Vec<Card>, Error> {
     let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
     let pairs = pools.pairs.iter().map(|pair| (title(pair), pair_row(pair)));
     for (title, row) in
@@ -24,19 +41,8 @@ pub fn section(one: &Saved, pools: &Pools) -> Result<Markup, Error> {
         }
     }
     let note = "time of a pair or a call; speedup over the driver's memory; ✗ a target is missed";
-    let cards = groups.iter().map(|(title, rows)| rows_cards(title, note, Unit::Nanos, rows, &html! {}));
-    let cards = cards.collect::<Result<Vec<_>, _>>()?.concat();
-    let bars: Vec<_> =
-        ["/data/pairs", "/data/random"].into_iter().flat_map(|list| array(&one.value, list)).collect();
-    let judged: Vec<_> = bars.iter().flat_map(|figure| array(figure, "/bars")).collect();
-    Ok(html! {
-        (remarks(&[], &pools.left_out, &pools.wrong))
-        h2 { "Times of pools" }
-        div.rows { @for card in cards { (card) } }
-        (table("Values: pairs", &array(&one.value, "/data/pairs"), &PAIRS))
-        (table("Values: random allocations", &array(&one.value, "/data/random"), &RANDOM))
-        (table("Values: targets", &judged, &BARS))
-    })
+    let cards = groups.iter().map(|(title, rows)| rows_cards(title, note, Unit::Nanos, rows, &Vec::new()));
+    Ok(cards.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 const PAIRS: [(&str, &str); 10] = [

@@ -1,18 +1,19 @@
 //! Series of a suite: the ratio to the floor and the time, over threads and over sizes.
 
-use super::parts::{Styles, array, card, legend, table};
+use super::parts::{Styles, array, legend, table};
 use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use crate::report::chart::picture::Card;
 use crate::report::chart::scale::Axis;
 use crate::report::chart::units::Unit;
 use crate::report::human::Count;
-use crate::report::saved::{Saved, Series, SeriesPoint};
+use crate::report::saved::{Bench, Saved, Series, SeriesPoint};
 use maud::{Markup, html};
 use serde_json::Value;
 
 /// The value that a chart shows.
 #[derive(Clone, Copy, PartialEq)]
-enum View {
+pub enum View {
     /// Median time over that of the floor.
     Ratio,
     /// Time.
@@ -32,17 +33,11 @@ const CLOSE: f64 = 100.0;
 const LAUNCH_BOUND: f64 = 4096.0;
 
 /// All charts, the ratios first. Empty without series.
-pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
-    if series.is_empty() {
+pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+    if bench.series.is_empty() {
         return Ok(html! {});
     }
-    let styles = Styles::of(series.iter().map(|series| &*series.contender));
-    let groups = groups(series);
-    let cards = |view| -> Result<Vec<Markup>, Error> {
-        let shaded = (view == View::Ratio && !one.is_simulated()).then_some(LAUNCH_BOUND);
-        groups.iter().filter_map(|group| chart(group, view, shaded, &styles).transpose()).collect()
-    };
-    let (ratios, times) = (cards(View::Ratio)?, cards(View::Time)?);
+    let (ratios, times) = (cards(one, bench, View::Ratio)?, cards(one, bench, View::Time)?);
     Ok(html! {
         h2 { "Ratio to the floor" }
         p {
@@ -59,6 +54,14 @@ pub fn section(one: &Saved, series: &[Series]) -> Result<Markup, Error> {
             @for series in array(&one.value, "/data/series") { (values(series)) }
         }
     })
+}
+
+/// The charts of a view.
+pub fn cards(one: &Saved, bench: &Bench, view: View) -> Result<Vec<Card>, Error> {
+    let styles = Styles::of_bench(bench);
+    let shaded = (view == View::Ratio && !one.is_simulated()).then_some(LAUNCH_BOUND);
+    let charts = groups(&bench.series).into_iter().map(|group| chart(&group, view, shaded, &styles));
+    charts.filter_map(Result::transpose).collect()
 }
 
 fn groups(series: &[Series]) -> Vec<Group<'_>> {
@@ -79,8 +82,9 @@ fn with_close_up(series: Vec<&Series>) -> impl Iterator<Item = Group<'_>> {
     let is_near = |one: &&Series| points(one, View::Ratio).iter().all(|point| point.y <= CLOSE);
     let (near, far): (Vec<_>, Vec<_>) = series.iter().copied().partition(is_near);
     let without: Vec<_> = far.iter().map(|one| &*one.contender).collect();
-    let is_useful =
-        !far.is_empty() && near.iter().any(|one| one.points.iter().any(|point| point.floor.is_some()));
+    // A close-up of a minority compares nothing.
+    let has_floor = |one: &&&Series| one.points.iter().any(|point| point.floor.is_some());
+    let is_useful = !far.is_empty() && near.iter().filter(has_floor).count() >= far.len();
     let close_up = is_useful.then_some(Group { series: near, without });
     close_up.into_iter().chain([Group { series, without: Vec::new() }])
 }
@@ -104,7 +108,7 @@ fn chart(
     view: View,
     shaded: Option<f64>,
     styles: &Styles<'_>,
-) -> Result<Option<Markup>, Error> {
+) -> Result<Option<Card>, Error> {
     let line =
         |series: &&Series| Line { style: styles.style(&series.contender), points: points(series, view) };
     let drawn: Vec<(Line, &str)> = group
@@ -122,7 +126,8 @@ fn chart(
     };
     let Some((x, y)) = axes(&lines, (over, unit), reference) else { return Ok(None) };
     let up = if view == View::Ratio { "ratio to the floor" } else { "time of the kernel" };
-    let title = format!("{} over {}", first.operation, first.over);
+    let close_up = if group.without.is_empty() { "" } else { ", close-up" };
+    let title = format!("{} over {}{close_up}", first.operation, first.over);
     let description = format!(
         "{up} of {} over {}; both axes are logarithmic, the values are in tables",
         names.join(", "),
@@ -141,7 +146,8 @@ fn chart(
         lines: &lines,
     };
     let legend = legend(lines.iter().map(|line| line.style).zip(names))?;
-    Ok(Some(card(&title, &note, &chart.svg()?, &legend)))
+    let chart = chart.svg()?;
+    Ok(Some(Card { title, note, chart, legend }))
 }
 
 /// The axes of all points; `None` without points.

@@ -2,8 +2,10 @@
 
 use super::parts::{array, rows_cards, table};
 use crate::report::chart::Error;
+use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
 use crate::report::chart::units::Unit;
+use crate::report::human::Count;
 use crate::report::saved::{Run, Saved, Stress};
 use maud::{Markup, html};
 
@@ -26,6 +28,16 @@ const COLUMNS: [(&str, &str); 14] = [
 
 /// All runs.
 pub fn section(one: &Saved, stress: &Stress) -> Result<Markup, Error> {
+    Ok(html! {
+        h2 { "Runs" }
+        div.rows { @for card in cards(stress)? { (card) } }
+        (table("Values: all runs", &array(&one.value, "/data/runs"), &COLUMNS))
+        @for run in &stress.runs { (details(run)) }
+    })
+}
+
+/// The rates of the runs.
+pub fn cards(stress: &Stress) -> Result<Vec<Card>, Error> {
     let row = |run: &Run| {
         let rate = run.report.as_ref()?.pairs_per_second;
         Some(Row {
@@ -37,19 +49,13 @@ pub fn section(one: &Saved, stress: &Stress) -> Result<Markup, Error> {
         })
     };
     let rows: Vec<Row> = stress.runs.iter().filter_map(row).collect();
-    let cards = rows_cards(
+    rows_cards(
         "Rates",
         "checked pairs of an allocation and a free per second",
         Unit::PairsPerSecond,
         &rows,
-        &html! {},
-    )?;
-    Ok(html! {
-        h2 { "Runs" }
-        div.rows { @for card in cards { (card) } }
-        (table("Values: all runs", &array(&one.value, "/data/runs"), &COLUMNS))
-        @for run in &stress.runs { (details(run)) }
-    })
+        &Vec::new(),
+    )
 }
 
 /// The end of a run, its findings, its checks, and the command that repeats it.
@@ -60,7 +66,7 @@ fn details(run: &Run) -> Markup {
         @if let Some(error) = &run.error { p.notice { (error) } }
         @if let Some(report) = report {
             @if report.findings_total > 0 {
-                p { (report.findings_total) " findings. The first of them:" }
+                p { (Count(report.findings_total)) " findings. The first of them:" }
                 ul { @for finding in report.findings.iter().take(LISTED) { li { strong { (finding.kind) } ": " (finding.message) } } }
             }
             @if !report.verified.is_empty() {

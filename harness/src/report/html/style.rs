@@ -35,7 +35,7 @@ th,td{text-align:left;vertical-align:top;padding:.15rem .75rem .15rem 0;border-b
 overflow-wrap:normal}
 th{font-weight:600}
 td.number,th.number{text-align:right;white-space:nowrap}
-main+main{border-top:3px solid var(--ink);margin-top:3rem}
+section+main,main+main{border-top:3px solid var(--ink);margin-top:3rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.875rem;margin:.5rem 0}
 dt{color:var(--dim)}
 dd{margin:0;min-width:0}
@@ -53,13 +53,16 @@ th,td{padding-right:.4rem}
 }
 ";
 
-/// The whole style sheet.
+/// The whole style sheet. Print is light.
 pub fn sheet() -> String {
-    let light = variables(LIGHT, DEEP);
-    let dark = variables(DARK, PALE);
-    let mut sheet = format!(
-        ":root{{color-scheme:light dark;{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{RULES}"
-    );
+    let colours = colours("screen and (prefers-color-scheme:dark)");
+    format!("{colours}.chart{{max-width:{}px}}{RULES}", WIDTH * 3 / 2)
+}
+
+/// The colours of the page and of charts. They are dark where the media query `dark` applies.
+pub fn colours(dark: &str) -> String {
+    let (light, pale) = (variables(LIGHT, DEEP), variables(DARK, PALE));
+    let mut sheet = format!(":root{{color-scheme:light dark;{light}}}\n@media {dark}{{:root{{{pale}}}}}\n");
     // `svg` writes colours in upper case.
     let mut rule = |hex: &str, name: &str| {
         let hex = hex.to_uppercase();
@@ -79,7 +82,6 @@ pub fn sheet() -> String {
             dashes.join(" ")
         );
     }
-    let _ = writeln!(sheet, ".chart{{max-width:{}px}}", WIDTH * 3 / 2);
     sheet
 }
 

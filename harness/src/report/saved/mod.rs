@@ -42,6 +42,8 @@ pub struct Origin {
     pub version: String,
     /// Its commit.
     pub commit: String,
+    /// The title of results that another program measured.
+    pub title: Option<String>,
     /// UTC date and time.
     pub date: String,
     /// The device.
@@ -107,8 +109,11 @@ impl Saved {
         Saved::parse(serde_json::to_string_pretty(results)?)
     }
 
-    /// The command that a report is about: `warpheap bench`.
-    pub fn command(&self) -> &'static str {
+    /// The title of the results; otherwise their command: `warpheap bench`.
+    pub fn title(&self) -> &str {
+        if let Some(title) = &self.origin.title {
+            return title;
+        }
         match self.data {
             Data::Bench(_) => "warpheap bench",
             Data::Stress(_) => "warpheap stress",

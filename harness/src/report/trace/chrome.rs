@@ -36,7 +36,7 @@ pub struct TraceEvent {
     pub cat: Option<&'static str>,
     /// Connects the two events of an asynchronous pair.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<Hex>,
+    pub id2: Option<Local>,
     /// The scope of an instant: `p`, its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s: Option<&'static str>,
@@ -65,6 +65,13 @@ impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:#x}", self.0))
     }
+}
+
+/// An identifier within a process. Perfetto draws a pair without a process if its `id` is a plain
+/// number.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Local {
+    pub local: Hex,
 }
 
 /// The arguments of an event.
@@ -107,7 +114,7 @@ impl TraceEvent {
     /// An event without category, identifier and scope.
     pub fn new(ph: &'static str, name: Name, pid: u32, ts: f64, args: Args) -> TraceEvent {
         // Threads of different processes must not share a number.
-        TraceEvent { ph, name, cat: None, id: None, s: None, pid, tid: pid, ts: Some(ts), args }
+        TraceEvent { ph, name, cat: None, id2: None, s: None, pid, tid: pid, ts: Some(ts), args }
     }
 
     /// The name and the position of a process.

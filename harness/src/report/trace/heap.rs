@@ -26,8 +26,10 @@ pub fn check_times(maps: &[HeapMap]) -> Result<(), String> {
 pub fn perfetto(maps: &[HeapMap], to: &mut dyn Write) -> io::Result<()> {
     let begin = maps.iter().map(nanos).min().unwrap_or(0);
     let classes: BTreeSet<u64> = maps.iter().flat_map(|map| live_by_class(map).into_keys()).collect();
+    let used: BTreeSet<&str> =
+        maps.iter().flat_map(memory).filter(|(_, bytes)| *bytes > 0).map(|(name, _)| name).collect();
     let mut events: Vec<TraceEvent> = TraceEvent::process(HEAP, "device heap".into()).into();
-    maps.iter().for_each(|map| events.extend(events_of(map, &classes, micros(nanos(map) - begin))));
+    maps.iter().for_each(|map| events.extend(events_of(map, &used, &classes, micros(nanos(map) - begin))));
     write(to, events)
 }
 
@@ -48,13 +50,20 @@ fn live_by_class(map: &HeapMap) -> BTreeMap<u64, u64> {
     live
 }
 
-fn events_of(map: &HeapMap, classes: &BTreeSet<u64>, ts: f64) -> Vec<TraceEvent> {
+/// What the slabs of a map contain, by name.
+fn memory(map: &HeapMap) -> BTreeMap<&'static str, u64> {
+    shares(map, &map.totals()).into_iter().map(|share| (share.name, share.bytes)).collect()
+}
+
+/// The events of a map. Series of `memory` that no map uses are left out: a viewer has a track for
+/// each.
+fn events_of(map: &HeapMap, used: &BTreeSet<&str>, classes: &BTreeSet<u64>, ts: f64) -> Vec<TraceEvent> {
     let (totals, live) = (map.totals(), live_by_class(map));
     let counter = |name: &str, series: BTreeMap<&'static str, u64>| {
         TraceEvent::new("C", Name::Text(name.into()), HEAP, ts, Args::Series(series))
     };
     let label = TraceEvent::new("i", Name::Text(map.label.clone()), HEAP, ts, Args::Empty {});
-    let memory = shares(map, &totals).into_iter().map(|share| (share.name, share.bytes)).collect();
+    let memory = memory(map).into_iter().filter(|(name, _)| used.contains(name)).collect();
     let mut events = vec![
         TraceEvent { cat: Some("map"), s: Some("p"), ..label },
         counter("memory", memory),

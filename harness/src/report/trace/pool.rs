@@ -3,7 +3,7 @@
 //! Process 1 has the live bytes of all streams. Each stream is another process, with its live bytes
 //! and an asynchronous pair of events for each block, because blocks overlap without being nested.
 
-use super::chrome::{Args, Hex, Name, TraceEvent, micros, write};
+use super::chrome::{Args, Hex, Local, Name, TraceEvent, micros, write};
 use super::streamed::{Format, Items, Streamed};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -53,8 +53,8 @@ impl Format for Tracks {
         }
         let live = track.live;
         let (ph, name, args) = (phase(event.kind), name(&event.block), args(event));
-        let (cat, id) = (Some("block"), Some(Hex(id)));
-        to.push_back(TraceEvent { cat, id, ..TraceEvent::new(ph, name, pid, ts, args) });
+        let (cat, id2) = (Some("block"), Some(Local { local: Hex(id) }));
+        to.push_back(TraceEvent { cat, id2, ..TraceEvent::new(ph, name, pid, ts, args) });
         to.push_back(TraceEvent::bytes(LIVE, pid, ts, live));
         to.push_back(TraceEvent::bytes(LIVE, ALL, ts, self.live));
     }

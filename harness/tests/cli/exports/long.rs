@@ -1,4 +1,7 @@
-//! Time and memory of the export of a long log.
+//! Time and memory of the export of a long log. To print them for 10 million rows:
+//!
+//!     WARPHEAP_EXPORT_ROWS=10000000 cargo test --release --locked -p warpheap-harness \
+//!         --features cli --test cli exports::long -- --nocapture
 
 use super::Files;
 use crate::support::{status, stdout_and_stderr};

@@ -27,6 +27,8 @@ fn maps_of_a_heap_are_counters_over_time() {
         memory.iter().map(sum).all(|bytes: u64| bytes == 16 << 20),
         "the series are the heap: {memory:?}"
     );
+    let parts: Vec<_> = memory[0]["args"].as_object().expect("series").keys().collect();
+    assert!(!parts.iter().any(|part| part.contains("metadata")), "no map has such slabs: {parts:?}");
     for name in ["new", "live, blocks of 4096 B", "largest free range", "failed allocations"] {
         assert!(!of(name).is_empty(), "no {name}: {trace}");
     }

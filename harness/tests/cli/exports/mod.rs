@@ -110,7 +110,7 @@ fn a_log_is_exported_for_perfetto() {
     assert_eq!(names, [(1, "all streams"), (2, "stream 3"), (3, "stream 0x7fab00000000")]);
     let ids = |ph: &str| -> BTreeMap<String, (Value, Value)> {
         let of_phase = list(&trace, "traceEvents").iter().filter(|event| event["ph"] == ph);
-        of_phase.map(|e| (e["id"].to_string(), (e["pid"].clone(), e["name"].clone()))).collect()
+        of_phase.map(|e| (e["id2"]["local"].to_string(), (e["pid"].clone(), e["name"].clone()))).collect()
     };
     let (begun, ended) = (ids("b"), ids("e"));
     assert!(ended.iter().all(|(id, pair)| begun.get(id) == Some(pair)), "{begun:?} {ended:?}");
@@ -272,7 +272,7 @@ fn planted_defects_are_found_by_the_schemas() {
         value
     };
     let place = list(&trace, "traceEvents").iter().position(|event| event["ph"] == "b").expect("an event");
-    for (path, to) in [("ts", "1".into()), ("id", 7.into()), ("ph", "q".into()), ("pid", 0.into())] {
+    for (path, to) in [("ts", "1".into()), ("id2", 7.into()), ("ph", "q".into()), ("pid", 0.into())] {
         let defect = changed(&trace, &format!("/traceEvents/{place}/{path}"), to);
         assert_ne!(objections(CHROME, &defect), [""; 0], "{path}");
     }

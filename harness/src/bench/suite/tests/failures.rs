@@ -4,7 +4,7 @@ use super::*;
 use crate::bench::load::Pool;
 use crate::bench::suite::contenders::{Kind, Setup};
 use crate::bench::suite::latency::Latency;
-use crate::kernels::examples::collections::{example_collect_vec, sum_of_map, sum_of_vec};
+use crate::kernels::collections::{collect_vec, sum_of_map, sum_of_vec};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::{kernel, thread};
@@ -119,7 +119,7 @@ fn frees_of_failed_allocations_are_not_timed() {
 static LAUNCHED: AtomicUsize = AtomicUsize::new(0);
 
 kernel! {
-    /// As [`example_collect_vec`], except that only 64 threads ever store a sum.
+    /// As [`collect_vec`], except that only 64 threads ever store a sum.
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.
@@ -138,9 +138,9 @@ fn sums_of_an_earlier_round_do_not_count() {
         let sums: Vec<u64> = (0..64).map(|i| sum_of_vec(i, collections::ITEMS)).collect();
         let module = setup.bench.timer.device.native_module().unwrap();
         let time = |kernel, sums: &[u64]| collections::time(setup.bench, &module, "Vec push", kernel, sums);
-        time(example_collect_vec, &sums).unwrap();
+        time(collect_vec, &sums).unwrap();
         let other: Vec<u64> = (0..64).map(|i| sum_of_map(i, collections::ITEMS)).collect();
-        let error = time(example_collect_vec, &other).unwrap_err().to_string();
+        let error = time(collect_vec, &other).unwrap_err().to_string();
         assert_eq!(error, format!("Vec push: the results are wrong: the sum of thread 0 is {}", sums[0]));
         let error =
             collections::time(setup.bench, &module, "Vec push", sums_of_the_first_launch, &sums).unwrap_err();

@@ -13,6 +13,7 @@ mod driver;
 mod fault;
 mod growable;
 mod out_of_memory;
+mod overrun;
 mod owners;
 mod region;
 mod reports;
@@ -31,8 +32,16 @@ use std::time::Instant;
 use warpheap::Result;
 
 /// All demonstrations, in the order in which they run.
-static DEMOS: &[Demo] =
-    &[blocks::DEMO, growable::DEMO, region::DEMO, arena::DEMO, driver::DEMO, caching::DEMO, reports::DEMO];
+static DEMOS: &[Demo] = &[
+    blocks::DEMO,
+    growable::DEMO,
+    region::DEMO,
+    arena::DEMO,
+    driver::DEMO,
+    caching::DEMO,
+    reports::DEMO,
+    overrun::DEMO,
+];
 
 /// The kept result of one demonstration.
 #[derive(Serialize)]

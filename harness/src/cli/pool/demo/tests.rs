@@ -148,6 +148,11 @@ fn reports() {
 }
 
 #[test]
+fn overrun() {
+    detects(&overrun::DEMO, &[&[(Overlapping, "the other block"), (ForgottenWord, "")]]);
+}
+
+#[test]
 fn every_demonstration_is_found_by_its_name() {
     for demo in DEMOS {
         let found = named(demo.name).unwrap_or_else(|error| panic!("{}", error.message));

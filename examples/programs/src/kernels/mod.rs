@@ -1,0 +1,16 @@
+//! The kernels of the programs. The build script compiles this module to PTX, and the library
+//! compiles it for the CPU.
+//!
+//! [`vectors`] uses Rust's own collections, which allocate from the module's global heap. The
+//! kernels of [`mod@square`] get memory from the host. The others take a heap as an argument.
+
+pub mod graph;
+pub mod list;
+pub mod mailbox;
+mod node;
+pub mod octree;
+pub mod square;
+pub mod table;
+pub mod vectors;
+
+warpheap_device::global_heap!();

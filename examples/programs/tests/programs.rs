@@ -1,0 +1,143 @@
+//! Each program succeeds on the CPU and prints what it checked, also under other interleavings of
+//! its threads.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use warpheap::Device;
+use warpheap::simt::Mode;
+
+/// The sources of the programs, with their functions `run`.
+macro_rules! programs {
+    ($($name:ident: $path:literal,)+) => {$(
+        #[allow(dead_code, reason = "each has a main function")]
+        #[path = $path]
+        mod $name;
+    )+};
+}
+
+programs! {
+    graph: "../src/bin/graph.rs",
+    host_pools: "../src/bin/host_pools.rs",
+    octree: "../src/bin/octree.rs",
+    report: "../src/bin/report.rs",
+    table: "../src/bin/table.rs",
+    two_streams: "../src/bin/two_streams.rs",
+    vectors: "../src/bin/vectors.rs",
+}
+
+/// Runs a program with these arguments. `path` is its PATH.
+fn output(program: &str, args: &[&str], path: &Path) -> Output {
+    Command::new(program).args(args).env("PATH", path).output().expect("the program starts")
+}
+
+/// The lines of output at the head of a source. `…` replaces what differs between runs.
+fn documented(source: &str) -> impl Iterator<Item = &str> {
+    let (_, block) = source.split_once("//! ```text\n").expect("it has output at its head");
+    let (block, _) = block.split_once("//! ```\n").expect("the output ends");
+    block.lines().map(|line| line.trim_start_matches("//! ").trim_end_matches('…'))
+}
+
+/// Runs a program on the CPU. It succeeds, and prints what its head says.
+fn check(program: &str, source: &str, args: &[&str], path: &Path) -> String {
+    let output = output(program, &[&["cpu"], args].concat(), path);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{program}: {out}{err}");
+    let missing: Vec<_> = documented(source).filter(|line| !out.contains(line)).collect();
+    assert!(missing.is_empty(), "{program} does not print {missing:#?}, but\n{out}");
+    assert!(documented(source).count() > 3, "{program}");
+    out
+}
+
+/// Threads of a run in which a seed decides the order of all steps.
+const FEW: u32 = 160;
+
+/// Runs a program in the orders of several seeds.
+fn replay(run: fn(&Device, u32) -> warpheap_examples::Result) {
+    for seed in 0..12 {
+        let device = Device::cpu_with(Mode::Replay { seed });
+        run(&device, FEW).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn vectors_are_right() {
+    check(env!("CARGO_BIN_EXE_vectors"), include_str!("../src/bin/vectors.rs"), &[], Path::new(""));
+    replay(vectors::run);
+}
+
+#[test]
+fn a_table_is_right() {
+    check(env!("CARGO_BIN_EXE_table"), include_str!("../src/bin/table.rs"), &[], Path::new(""));
+    replay(table::run);
+}
+
+#[test]
+fn a_graph_is_right() {
+    check(env!("CARGO_BIN_EXE_graph"), include_str!("../src/bin/graph.rs"), &[], Path::new(""));
+    replay(graph::run);
+}
+
+#[test]
+fn an_octree_is_right() {
+    check(env!("CARGO_BIN_EXE_octree"), include_str!("../src/bin/octree.rs"), &[], Path::new(""));
+    replay(octree::run);
+}
+
+#[test]
+fn two_streams_lose_no_message() {
+    check(env!("CARGO_BIN_EXE_two_streams"), include_str!("../src/bin/two_streams.rs"), &[], Path::new(""));
+    replay(two_streams::run);
+    // A number that is no multiple of the senders of a mailbox.
+    two_streams::run(&Device::cpu(), 100).unwrap();
+}
+
+#[test]
+fn host_pools_explain_why_memory_ran_out() {
+    check(env!("CARGO_BIN_EXE_host_pools"), include_str!("../src/bin/host_pools.rs"), &[], Path::new(""));
+    host_pools::run(&Device::cpu_with(Mode::Replay { seed: 1 })).unwrap();
+}
+
+#[test]
+fn a_report_has_the_times_and_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().to_str().unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_report"));
+    let run =
+        |path| check(env!("CARGO_BIN_EXE_report"), include_str!("../src/bin/report.rs"), &[target], path);
+    let out = run(Path::new(""));
+    assert!(out.contains("no page: `warpheap` is not on the PATH"), "{out}");
+    let text = std::fs::read_to_string(folder.path().join("lists.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (series, contender) in [(0, "floor"), (1, "heap")] {
+        let series = &results["data"]["series"][series];
+        assert_eq!(series["contender"], contender);
+        let threads: Vec<_> = series["points"].as_array().unwrap().iter().map(|point| &point["x"]).collect();
+        assert_eq!(threads, [256, 1024, 4096]);
+        assert!(series["points"][0]["median"].as_f64().is_some_and(|time| time > 0.0), "{series}");
+    }
+    // Beside the programs of the examples, if it was built, as in `scripts/test.sh`.
+    if program.with_file_name("warpheap").exists() {
+        run(program.parent().unwrap());
+        let page = std::fs::read_to_string(folder.path().join("lists.html")).unwrap();
+        for part in ["<h1>Lists in kernels: CPU", "build a list, add it up, free it", "ratio to the floor"] {
+            assert!(page.contains(part), "no {part:?} in the page");
+        }
+    }
+    report::run(&Device::cpu_with(Mode::Replay { seed: 1 }), 256, folder.path()).unwrap();
+}
+
+#[test]
+fn other_arguments_and_a_missing_gpu_are_errors() {
+    let program = env!("CARGO_BIN_EXE_table");
+    let other = output(program, &["gpu"], Path::new(""));
+    assert_eq!(other.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("gpu is neither cpu nor cuda"));
+    if Device::cuda_count().is_ok_and(|count| count > 0) {
+        eprintln!("skipped: this machine has a GPU");
+        return;
+    }
+    assert_eq!(output(program, &["cuda"], Path::new("")).status.code(), Some(1));
+    let automatic = output(program, &[], Path::new(""));
+    assert!(automatic.status.success());
+    assert!(String::from_utf8_lossy(&automatic.stderr).contains("running on the CPU"));
+}

@@ -1,0 +1,109 @@
+//! Loads the library of a tool and gets its functions.
+//!
+//! A tool such as Nsight Systems or compute-sanitizer starts the program with the path of its
+//! library in an environment variable. The library has two entry points: one for the core functions
+//! and one for extensions.
+
+use super::abi::{
+    AnyFn, ExtensionModule, ExtensionSegment, InitializeCore, InitializeExtension, MEMORY_COMPAT,
+    MEMORY_MODULE, MEMORY_SLOTS, SLOT_DISABLED, VERSION,
+};
+use super::tables::get_export_table;
+use libloading::Library;
+use std::error::Error;
+use std::ffi::OsString;
+use std::mem::ManuallyDrop;
+use std::ptr::null;
+
+/// The environment variable with the path of the tool's library.
+const PATH: &str = "NVTX_INJECTION64_PATH";
+/// The value that asks for no library.
+const NO_LIBRARY: &str = "./.";
+
+/// Functions of the memory extension, by slot.
+pub struct MemorySlots(Vec<AnyFn>);
+
+impl MemorySlots {
+    /// The tool's function of a slot.
+    pub fn get(&self, slot: usize) -> AnyFn {
+        *self.0.get(slot)?
+    }
+}
+
+/// Which functions the tool has.
+pub struct Loaded {
+    /// Whether it has written functions to the core tables.
+    pub has_core: bool,
+    pub memory: Option<MemorySlots>,
+}
+
+/// Loads the tool's library, if a tool has named one. A failure is logged.
+pub fn load() -> Option<Loaded> {
+    let path = std::env::var_os(PATH).filter(|path| !path.is_empty() && path != NO_LIBRARY)?;
+    // SAFETY: the initialisers of a library that the user's environment names for this purpose.
+    let library = match unsafe { Library::new(&path) } {
+        // Never unloaded: the program keeps its functions.
+        Ok(library) => ManuallyDrop::new(library),
+        Err(error) => {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            return reject(&path, &format!("{error}{cause}"));
+        }
+    };
+    let (has_core, memory) = (start_core(&library), start_memory(&library));
+    if !has_core && memory.is_none() {
+        return reject(&path, "it has no entry point of NVTX 3, or it failed");
+    }
+    Some(Loaded { has_core, memory })
+}
+
+#[cold]
+fn reject(path: &OsString, why: &str) -> Option<Loaded> {
+    tracing::warn!(?path, why, "NVTX is off: the library that {PATH} names could not be used");
+    None
+}
+
+/// Calls the entry point of the core functions. Returns whether there is one and it succeeded.
+fn start_core(library: &Library) -> bool {
+    // SAFETY: NVTX defines the type of this symbol.
+    let Ok(entry) = (unsafe { library.get::<InitializeCore>(b"InitializeInjectionNvtx2\0") }) else {
+        return false;
+    };
+    // SAFETY: the argument is a function of the type that NVTX defines.
+    unsafe { entry(get_export_table) != 0 }
+}
+
+/// Calls the entry point of extensions for the memory extension.
+fn start_memory(library: &Library) -> Option<MemorySlots> {
+    // SAFETY: NVTX defines the type of this symbol.
+    let entry = unsafe { library.get::<InitializeExtension>(b"InitializeInjectionNvtxExtension\0") }.ok()?;
+    // Never freed: the tool may keep the address.
+    let slots = Box::leak(Box::new([0_usize; MEMORY_SLOTS])).as_mut_ptr();
+    let mut segment = ExtensionSegment { id: 1, slot_count: MEMORY_SLOTS, slots };
+    let mut module = ExtensionModule {
+        version: VERSION,
+        struct_size: size_of::<ExtensionModule>() as u16,
+        module: MEMORY_MODULE,
+        compat: MEMORY_COMPAT,
+        segment_count: 1,
+        segments: &raw mut segment,
+        get_export_function: None,
+        info: null(),
+    };
+    // SAFETY: the module, its segment and its slots are live and as NVTX defines them.
+    if unsafe { entry(&raw mut module) } == 0 {
+        return None;
+    }
+    // SAFETY: the entry point has returned, and the tool writes the slots only in it.
+    let slots = unsafe { std::slice::from_raw_parts(slots, MEMORY_SLOTS) };
+    Some(MemorySlots(slots.iter().map(|slot| function_of(*slot)).collect()))
+}
+
+/// The function of a slot of an extension.
+fn function_of(slot: usize) -> AnyFn {
+    if slot <= SLOT_DISABLED {
+        return None;
+    }
+    let pointer = std::ptr::with_exposed_provenance::<()>(slot);
+    // SAFETY: the tool has written a function pointer to the slot. It is not null.
+    Some(unsafe { std::mem::transmute::<*const (), unsafe extern "system" fn()>(pointer) })
+}

@@ -30,7 +30,10 @@ enum Cause {
 fn cause(report: &MemoryReport) -> Option<Cause> {
     let Some(request) = &report.request else {
         report.failed_allocations.filter(|failed| *failed > 0)?;
-        return Some(cause_without_request(report));
+        return Some(match report.last_failed_bytes {
+            Some(bytes) => cause_of_last(report, bytes),
+            None => cause_without_request(report),
+        });
     };
     let (bytes, limit) = (request.bytes, report.limit_bytes.unwrap_or(u64::MAX));
     let available = all_free(report).saturating_add(report.device_free_bytes.unwrap_or(0));
@@ -45,6 +48,17 @@ fn cause(report: &MemoryReport) -> Option<Cause> {
         }
         _ => Cause::Unknown,
     })
+}
+
+/// The cause of the last failed allocation, of `bytes`, that the free memory suggests.
+fn cause_of_last(report: &MemoryReport, bytes: u64) -> Cause {
+    match report.limit_bytes {
+        Some(limit) if bytes > limit => Cause::TooLarge(limit),
+        _ if report.largest_free_bytes.is_some_and(|most| bytes <= most) => Cause::Unknown,
+        _ if all_free(report) < bytes.max(report.reserved_bytes / ENOUGH) => Cause::InUse,
+        _ if report.free_ranges.is_none() => Cause::Unknown,
+        _ => Cause::Fragmented,
+    }
 }
 
 /// The cause that the free memory suggests, if the size of the request is not known.
@@ -85,7 +99,11 @@ fn unknown(report: &MemoryReport) -> String {
             Some(largest) => format!("would serve requests of up to {largest:#}"),
             None => format!("is {free:#}"),
         };
-        return format!("{failed} failed, of sizes that are not recorded. The free memory now {now}.");
+        let sizes = match report.last_failed_bytes.map(Bytes) {
+            Some(last) => format!("the last one of {last:#}"),
+            None => "of sizes that are not recorded".into(),
+        };
+        return format!("{failed} failed, {sizes}. The free memory now {now}.");
     };
     if let (Some(of_device), Some(total)) = (report.device_free_bytes, report.device_total_bytes) {
         let (of_device, total) = (Bytes(of_device), Bytes(total));

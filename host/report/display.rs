@@ -69,10 +69,10 @@ impl MemoryReport {
                 write!(f, ", tag `{}`", OneLine(tag))?;
             }
         }
-        match self.failed_allocations {
-            Some(failed) => write!(f, "\n  failed     {} so far", count(failed, "allocation")),
-            None => Ok(()),
+        if let Some(failed) = self.failed_allocations {
+            write!(f, "\n  failed     {} so far", count(failed, "allocation"))?;
         }
+        self.last_failed_bytes.map_or(Ok(()), |last| write!(f, ", the last one of {:#}", Bytes(last)))
     }
 
     fn fmt_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -43,6 +43,8 @@ pub struct MemoryReport {
     /// Number of failed allocations so far, if the allocator counts them. A device heap counts from
     /// its last reset.
     pub failed_allocations: Option<u64>,
+    /// Bytes of the last of them, if it is known. In a device heap, rounded up to the size class.
+    pub last_failed_bytes: Option<u64>,
     /// Bytes of live blocks, including rounding.
     pub used_bytes: u64,
     /// Bytes that the allocator holds, used or free.

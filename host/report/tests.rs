@@ -112,6 +112,28 @@ fn without_the_request_the_cause_follows_from_what_is_free() {
     );
 }
 
+#[test]
+fn the_size_of_the_last_failed_allocation_decides_its_cause() {
+    let pins: Vec<(u64, u64)> = (0..16).map(|n| (4 * n + 3, 1)).collect();
+    let report = |blocks: &[(u64, u64)], last: u64| {
+        let (failed_allocations, last_failed_bytes) = (Some(3), Some(last * MIB));
+        MemoryReport { failed_allocations, last_failed_bytes, ..pool(blocks) }.concluded()
+    };
+    let cause = |blocks, last| report(blocks, last).advice[0].clone();
+    assert!(cause(&pins, 4).starts_with("Fragmented"));
+    assert!(cause(&pins, 49).starts_with("Not fragmented"));
+    assert!(cause(&pins, 1 << 20).starts_with("Not fragmented"));
+    assert!(cause(&[(0, 63)], 2).starts_with("Not fragmented"));
+    // The free range would serve it now, so neither is the cause.
+    assert_eq!(
+        cause(&pins, 3),
+        "3 allocations failed, the last one of 3.0 MiB. The free memory now would serve requests of up to 3.0 MiB."
+    );
+    let limited = MemoryReport { limit_bytes: Some(64 * MIB), ..report(&pins, 65) }.concluded();
+    assert!(limited.advice[0].starts_with("The request exceeds the limit of 64.0 MiB"), "{limited}");
+    assert!(limited.to_string().contains("failed     3 allocations so far, the last one of 65.0 MiB\n"));
+}
+
 /// The report of an allocator with these bytes, if only the driver knows the ranges.
 fn without_ranges(used: u64, reserved: u64) -> MemoryReport {
     let usage = Usage { used_bytes: used * MIB, reserved_bytes: reserved * MIB, largest_free_bytes: None };

@@ -90,3 +90,43 @@ impl Heap {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::test_heap::heap;
+    use core::alloc::Layout;
+
+    #[test]
+    fn large_allocations_are_beside_each_other_and_reuse_the_first_slabs() {
+        let owned = heap(64, 1);
+        let slab_bytes = u64::from(owned.heap.layout.slab_bytes());
+        let (base, two) = (owned.heap.base() as u64, 2 * slab_bytes);
+        let alloc = || owned.heap.alloc_large(two, 16);
+        let first = [(); 3].map(|()| alloc());
+        assert_eq!(first, [0, 1, 2].map(|n| base + n * two));
+        let start = || owned.heap.overview().large_start().load_relaxed();
+        assert_eq!(start(), 6);
+        // Behind the last one, then where slabs before it were freed.
+        owned.heap.free_large(2, first[1]);
+        assert_eq!((start(), alloc()), (2, first[1]));
+        owned.heap.free_large(4, first[2]);
+        assert_eq!((start(), alloc()), (4, first[2]));
+        // Around the end of the heap.
+        owned.heap.free_large(0, first[0]);
+        owned.heap.overview().large_start().store_relaxed(owned.heap.layout.slabs - 1);
+        assert_eq!(alloc(), first[0]);
+    }
+
+    #[test]
+    fn a_failed_allocation_is_counted_with_its_size() {
+        let owned = heap(64, 1);
+        let alloc = |bytes| owned.heap.alloc(Layout::from_size_align(bytes, 16).unwrap());
+        let failed = || (owned.heap.failures(), owned.heap.last_failed_bytes());
+        assert!(alloc(100).is_some() && failed() == (0, 0));
+        assert!(alloc(2 << 20).is_none() && failed() == (1, 2 << 20));
+        while alloc(4096).is_some() {}
+        assert_eq!(failed(), (2, 4096));
+        assert!(alloc(4000).is_none());
+        assert_eq!(failed(), (3, 4096));
+    }
+}

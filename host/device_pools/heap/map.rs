@@ -54,6 +54,10 @@ pub struct HeapMap {
     pub mapped_bytes: u64,
     /// Failed allocations since the heap was built or reset, modulo 2^32.
     pub failed_allocations: u64,
+    /// Bytes of the last of them, rounded up to the size class if it has one; 0 if there is none or
+    /// the size is not known.
+    #[serde(default)]
+    pub last_failed_bytes: u64,
     /// Faults of kernels.
     pub faults: u64,
     /// What the slabs contain, in address order. Each slab is in one part.

@@ -18,7 +18,7 @@ impl Heap {
     /// [`snapshot`](Self::snapshot) for the cost.
     ///
     /// In a debug heap, live blocks are grouped by the call that allocated them, otherwise by size
-    /// class. The heap counts failed allocations, but does not record their sizes. `{report:#}`
+    /// class. Of failed allocations, the heap has the number and the size of the last one. `{report:#}`
     /// prints one line.
     ///
     /// ```
@@ -29,7 +29,7 @@ impl Heap {
     /// let heap = Heap::builder(1 << 20).build(&Device::cpu())?;
     /// while heap.allocate(Layout::new::<[u8; 4096]>())?.is_some() {}
     /// let report = heap.report()?;
-    /// assert_eq!(report.failed_allocations, Some(1));
+    /// assert_eq!((report.failed_allocations, report.last_failed_bytes), (Some(1), Some(4096)));
     /// assert_eq!(report.advice[0], "Not fragmented: too little memory is free.");
     /// println!("{report}");
     /// # Ok::<(), warpheap::Error>(())
@@ -92,6 +92,7 @@ impl HeapMap {
         let report = report.held_by(HeldBy::Class, holders, |class| (class, None));
         MemoryReport {
             failed_allocations: Some(self.failed_allocations),
+            last_failed_bytes: (self.last_failed_bytes > 0).then_some(self.last_failed_bytes),
             limit_bytes: Some(self.heap_bytes),
             ..report
         }

@@ -141,9 +141,15 @@ fn aligned_slabs_are_claimed_across_words() {
 fn aligned_slabs_are_claimed_from_a_place_on_and_around_the_end() {
     let row = || (0..44).chain(80..128);
     // Also a row that begins before the place and ends behind it.
-    for (from, len, step, first) in
-        [(0, 8, 1, 0), (5, 8, 1, 5), (5, 8, 4, 8), (40, 8, 1, 80), (121, 8, 1, 0), (127, 44, 1, 0), (81, 48, 1, 80)]
-    {
+    for (from, len, step, first) in [
+        (0, 8, 1, 0),
+        (5, 8, 1, 5),
+        (5, 8, 4, 8),
+        (40, 8, 1, 80),
+        (121, 8, 1, 0),
+        (127, 44, 1, 0),
+        (81, 48, 1, 80),
+    ] {
         with_slabs(128, row(), |slabs| {
             assert_eq!(aligned(slabs, from, len, step), Slabs { first, len }, "{len} slabs from {from}");
         });

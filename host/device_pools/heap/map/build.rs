@@ -26,6 +26,7 @@ impl HeapSnapshot {
             slab_bytes,
             mapped_bytes: stats.usage.reserved_bytes,
             failed_allocations: stats.failed_allocations,
+            last_failed_bytes: stats.last_failed_bytes,
             faults: stats.faults,
             parts: walk.parts,
             spans: walk.spans,

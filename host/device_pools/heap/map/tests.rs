@@ -27,6 +27,7 @@ fn map(parts: &[(u32, SlabContent)]) -> HeapMap {
         slab_bytes: 1 << 14,
         mapped_bytes: 64 << 14,
         failed_allocations: 0,
+        last_failed_bytes: 0,
         faults: 0,
         parts: parts.iter().map(part).collect(),
         spans: vec![MapSpan { block_bytes: 64, shard: 0, first_slab: 60, slabs: 4, is_current: true }],

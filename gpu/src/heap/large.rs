@@ -37,10 +37,10 @@ impl Heap {
     /// One search for `len` consecutive free slabs, of which the first is a multiple of `step`.
     pub(super) fn search_large(&self, len: u32, step: u32) -> Found {
         let common = self.overview().common();
-        let mut before = common.search();
+        let before = common.search();
         // Relaxed: a hint.
         let start = self.overview().large_start().add_relaxed(len) % self.layout.slabs;
-        let slabs = self.free_slabs().claim_aligned(start, len, step, &mut before);
+        let slabs = self.free_slabs().claim_aligned(start, len, step);
         if slabs.len > 0 {
             return Found::Block(self.make_large(slabs));
         }
@@ -82,12 +82,12 @@ impl Heap {
         for later in slab + 1..slab + len {
             self.runs().entry(later).store_relaxed(Entry::FREE.0);
         }
-        self.free_slabs().insert(Slabs { first: slab, len });
         let start = self.overview().large_start();
         // Relaxed: a hint. If other threads change it in between, searches start elsewhere.
         if slab < start.load_relaxed() {
             start.store_relaxed(slab);
         }
+        self.free_slabs().insert(Slabs { first: slab, len });
     }
 }
 

@@ -175,9 +175,10 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
-    /// slab `from` on, else the first ones in the heap. The moves of the search are added to `before`.
+    /// slab `from` on, else the first ones in the heap.
     #[inline(never)]
-    pub fn claim_aligned(&self, from: u32, len: u32, step: u32, before: &mut Before) -> Slabs {
+    pub fn claim_aligned(&self, from: u32, len: u32, step: u32) -> Slabs {
+        let mut ignored = self.moves.search();
         for (from, to) in [(from, self.slabs), (0, from)] {
             let mut first = from.next_multiple_of(step);
             // Every turn goes on to a later slab.
@@ -185,7 +186,6 @@ impl FreeSlabs<'_> {
                 let there = self.len_at(first, len);
                 let next = if there == len {
                     let got = self.claim_at(first, len);
-                    before.note_own(1);
                     if got == len {
                         return Slabs { first, len };
                     }
@@ -193,7 +193,7 @@ impl FreeSlabs<'_> {
                 } else if there > 0 {
                     Some(first + there + 1)
                 } else {
-                    self.set.next(first, to, self.moves, before)
+                    self.set.next(first, to, self.moves, &mut ignored)
                 };
                 let Some(next) = next else { break };
                 first = next.next_multiple_of(step);

@@ -87,7 +87,7 @@ impl Heap {
 
     /// Claims consecutive slabs as a large allocation does, and makes them free again.
     pub fn borrow_slabs(&self, len: u32) {
-        let slabs = self.free_slabs().claim_aligned(0, len, 1, &mut self.overview().common().search());
+        let slabs = self.free_slabs().claim_aligned(0, len, 1);
         if slabs.len > 0 {
             self.free_slabs().insert(slabs);
         }

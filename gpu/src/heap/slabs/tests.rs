@@ -33,11 +33,6 @@ fn claim(slabs: FreeSlabs<'_>, from: u32, unit: u32, most: u32, is_picky: bool) 
     (first, len)
 }
 
-/// Claims aligned slabs from slab `from` on.
-fn aligned(slabs: FreeSlabs<'_>, from: u32, len: u32, step: u32) -> Slabs {
-    slabs.claim_aligned(from, len, step, &mut slabs.moves.search())
-}
-
 #[test]
 fn a_claim_of_many_words_takes_all_slabs_up_to_its_limit() {
     for (most, expected) in [(31, 31), (32, 32), (33, 33), (256, 256), (600, 600), (2000, 768)] {
@@ -125,15 +120,15 @@ fn aligned_slabs_are_claimed_across_words() {
     {
         with_slabs(128, row(), |slabs| {
             let expected = if first == 0 { Slabs::NONE } else { Slabs { first, len } };
-            assert_eq!(aligned(slabs, 0, len, step), expected, "{len} slabs at multiples of {step}");
+            assert_eq!(slabs.claim_aligned(0, len, step), expected, "{len} slabs at multiples of {step}");
             let left = row().filter(|slab| first == 0 || !(first..first + len).contains(slab));
             assert!(free(slabs).into_iter().eq(left));
         });
     }
     with_slabs(128, row(), |slabs| {
-        assert_eq!([aligned(slabs, 0, 46, 1), aligned(slabs, 0, 129, 1)], [Slabs::NONE; 2]);
-        assert_eq!(aligned(slabs, 0, 38, 2), Slabs { first: 40, len: 38 });
-        assert_eq!(aligned(slabs, 0, 38, 2), Slabs { first: 90, len: 38 });
+        assert_eq!([slabs.claim_aligned(0, 46, 1), slabs.claim_aligned(0, 129, 1)], [Slabs::NONE; 2]);
+        assert_eq!(slabs.claim_aligned(0, 38, 2), Slabs { first: 40, len: 38 });
+        assert_eq!(slabs.claim_aligned(0, 38, 2), Slabs { first: 90, len: 38 });
     });
 }
 
@@ -151,37 +146,17 @@ fn aligned_slabs_are_claimed_from_a_place_on_and_around_the_end() {
         (81, 48, 1, 80),
     ] {
         with_slabs(128, row(), |slabs| {
-            assert_eq!(aligned(slabs, from, len, step), Slabs { first, len }, "{len} slabs from {from}");
+            assert_eq!(slabs.claim_aligned(from, len, step), Slabs { first, len }, "{len} slabs from {from}");
         });
     }
-    with_slabs(128, row(), |slabs| assert_eq!(aligned(slabs, 100, 49, 1), Slabs::NONE));
-}
-
-#[test]
-fn the_moves_of_a_claim_are_known_to_its_search() {
-    with_slabs(2048, [3, 1500, 1502], |slabs| {
-        slabs.set.remove_bits(46, u32::MAX);
-        let mut before = slabs.moves.search();
-        // The search comes down to a word that is zero, and lowers its bit.
-        assert_eq!(slabs.claim_aligned(0, 2, 1, &mut before), Slabs::NONE);
-        assert!(slabs.moves.is_unchanged(before) && !slabs.moves.is_unchanged(Moves::new().search()));
-        // Another thread takes a slab between the look and the claim.
-        for at in 0..8 {
-            slabs.set.insert_bits(1, 0b111);
-            let mut before = slabs.moves.search();
-            let other = || assert_eq!(slabs.set.remove_bits(1, 0b10), 0b10);
-            let (got, _) = interrupted_at(at, other, || slabs.claim_aligned(0, 3, 1, &mut before));
-            assert!(got != Slabs::NONE || slabs.moves.is_unchanged(before), "{at}");
-            slabs.set.remove_bits(1, 0b111);
-        }
-    });
+    with_slabs(128, row(), |slabs| assert_eq!(slabs.claim_aligned(100, 49, 1), Slabs::NONE));
 }
 
 #[test]
 fn a_claim_passes_over_taken_slabs_by_words_and_over_short_rows_at_once() {
     let steps = |free: Vec<u32>, len| {
         with_slabs(256, free, |slabs| {
-            let ran = interrupted(|_| (), || aligned(slabs, 0, len, 1));
+            let ran = interrupted(|_| (), || slabs.claim_aligned(0, len, 1));
             (ran.result, ran.steps)
         })
     };
@@ -216,7 +191,7 @@ fn aligned_slabs_are_found_although_another_thread_claims_some() {
             // The other thread claims a slab in the middle of the first row.
             let claimed = Cell::new(0);
             let other = || claimed.set(slabs.set.remove_bits(0, 1 << 23));
-            let (got, was_there) = interrupted_at(at, other, || aligned(slabs, 0, 30, 1));
+            let (got, was_there) = interrupted_at(at, other, || slabs.claim_aligned(0, 30, 1));
             let first = if claimed.get() == 0 { 3 } else { 24 };
             assert_eq!(got, Slabs { first, len: 30 });
             let is_left = |slab: &u32| !(first..first + 30).contains(slab);

@@ -18,8 +18,8 @@ impl Heap {
     /// [`snapshot`](Self::snapshot) for the cost.
     ///
     /// In a debug heap, live blocks are grouped by the call that allocated them, otherwise by size
-    /// class. Of failed allocations, the heap has the number and the size of the last one. `{report:#}`
-    /// prints one line.
+    /// class. Of failed allocations, the heap has the number and the size of the last one.
+    /// `{report:#}` prints one line.
     ///
     /// ```
     /// use std::alloc::Layout;

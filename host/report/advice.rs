@@ -52,10 +52,18 @@ fn cause(report: &MemoryReport) -> Option<Cause> {
 
 /// The cause of the last failed allocation, of `bytes`, that the free memory suggests.
 fn cause_of_last(report: &MemoryReport, bytes: u64) -> Cause {
+    let is_little = all_free(report) < report.reserved_bytes / ENOUGH;
     match report.limit_bytes {
         Some(limit) if bytes > limit => Cause::TooLarge(limit),
-        _ if report.largest_free_bytes.is_some_and(|most| bytes <= most) => Cause::Unknown,
-        _ if all_free(report) < bytes.max(report.reserved_bytes / ENOUGH) => Cause::InUse,
+        // Other threads have freed memory since.
+        _ if report.largest_free_bytes.is_some_and(|most| bytes <= most) => {
+            if is_little {
+                Cause::InUse
+            } else {
+                Cause::Unknown
+            }
+        }
+        _ if bytes > report.free_bytes && (is_little || bytes > all_free(report)) => Cause::InUse,
         _ if report.free_ranges.is_none() => Cause::Unknown,
         _ => Cause::Fragmented,
     }

@@ -124,6 +124,11 @@ fn the_size_of_the_last_failed_allocation_decides_its_cause() {
     assert!(cause(&pins, 49).starts_with("Not fragmented"));
     assert!(cause(&pins, 1 << 20).starts_with("Not fragmented"));
     assert!(cause(&[(0, 63)], 2).starts_with("Not fragmented"));
+    // Little is free, but enough for the request, in two ranges.
+    assert!(cause(&[(0, 29), (30, 33)], 2).starts_with("Fragmented"));
+    // It would succeed now, in an allocator that is nearly full.
+    let full = report(&[(0, 63)], 1);
+    assert!(full.advice[0].starts_with("Not fragmented") && full.advice[1].contains("hold 100 %"), "{full}");
     // The free range would serve it now, so neither is the cause.
     assert_eq!(
         cause(&pins, 3),

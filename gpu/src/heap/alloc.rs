@@ -59,9 +59,19 @@ impl Heap {
         }
         let address = self.alloc_large(size as u64, align as u64);
         if address == 0 {
-            self.overview().note_failures(1, size as u64);
+            self.note_failures(1, size as u64);
         }
         address
+    }
+
+    /// Counts `count` failed allocations, one of them of `bytes`. In a debug heap, the sizes here
+    /// include records, and the allocation may still succeed.
+    pub(super) fn note_failures(&self, count: u32, bytes: u64) {
+        // Relaxed, as the next one: statistics.
+        self.overview().failures().add_relaxed(count);
+        if !self.is_debugged() {
+            self.overview().last_failed().store_relaxed(bytes);
+        }
     }
 
     #[inline(always)]

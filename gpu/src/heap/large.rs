@@ -84,7 +84,7 @@ impl Heap {
         }
         let start = self.overview().large_start();
         // Relaxed: a hint. If other threads change it in between, searches start elsewhere.
-        if slab < start.load_relaxed() {
+        if slab < start.load_relaxed() % self.layout.slabs {
             start.store_relaxed(slab);
         }
         self.free_slabs().insert(Slabs { first: slab, len });
@@ -111,9 +111,14 @@ mod tests {
         assert_eq!((start(), alloc()), (2, first[1]));
         owned.heap.free_large(4, first[2]);
         assert_eq!((start(), alloc()), (4, first[2]));
+        // The place is modulo the number of slabs: a slab behind it changes nothing.
+        let slabs = owned.heap.layout.slabs;
+        owned.heap.overview().large_start().store_relaxed(3 * slabs + 1);
+        owned.heap.free_large(4, first[2]);
+        assert_eq!((start(), alloc()), (3 * slabs + 1, first[2]));
         // Around the end of the heap.
         owned.heap.free_large(0, first[0]);
-        owned.heap.overview().large_start().store_relaxed(owned.heap.layout.slabs - 1);
+        owned.heap.overview().large_start().store_relaxed(slabs - 1);
         assert_eq!(alloc(), first[0]);
     }
 

@@ -153,8 +153,8 @@ impl Heap {
         self.overview().failures().load_relaxed()
     }
 
-    /// The bytes of the last failed allocation, of a size class those of its blocks; 0 if none has
-    /// failed.
+    /// The bytes of the last failed allocation: those that were requested in a debug heap,
+    /// otherwise rounded up to the size class if there is one. 0 if none has failed.
     pub fn last_failed_bytes(&self) -> u64 {
         self.overview().last_failed().load_relaxed()
     }

@@ -1,5 +1,5 @@
 //! State of the classes together: moves under way, failed allocations, and the place of the next
-//! large one.
+//! large allocation.
 
 use super::class::SizeClass;
 use super::layout::MAX_CLASSES;
@@ -46,13 +46,6 @@ impl Overview {
     #[inline(always)]
     pub(super) fn failures(&self) -> &AtomicU32 {
         &self.failures
-    }
-
-    /// Counts `count` failed allocations, one of them of `bytes`.
-    pub(super) fn note_failures(&self, count: u32, bytes: u64) {
-        // Relaxed: statistics.
-        self.failures.add_relaxed(count);
-        self.last_failed.store_relaxed(bytes);
     }
 
     pub(super) fn last_failed(&self) -> &AtomicU64 {

@@ -110,7 +110,7 @@ impl Heap {
                 address = drawn.address;
             }
         }
-        self.note_failures(group, class, address == 0);
+        self.note_failed(group, class, address == 0);
         address
     }
 
@@ -145,10 +145,10 @@ impl Heap {
     }
 
     /// Counts the failed allocations of a group.
-    fn note_failures(&self, group: Group, class: SizeClass, fails: bool) {
+    fn note_failed(&self, group: Group, class: SizeClass, fails: bool) {
         let failed = group.ballot(fails);
         if fails && group.lane() == failed.leader() {
-            self.overview().note_failures(failed.count(), class.bytes().into());
+            self.note_failures(failed.count(), class.bytes().into());
         }
     }
 

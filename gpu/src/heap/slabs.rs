@@ -175,7 +175,8 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
-    /// slab `from` on, else the first ones in the heap.
+    /// slab `from` to the end, then from slab 0. A search that fails after it lowered bits has moved, so
+    /// its caller searches again; then no bits are left to lower.
     #[inline(never)]
     pub fn claim_aligned(&self, from: u32, len: u32, step: u32) -> Slabs {
         let mut ignored = self.moves.search();
@@ -193,7 +194,7 @@ impl FreeSlabs<'_> {
                 } else if there > 0 {
                     Some(first + there + 1)
                 } else {
-                    self.set.next(first, to, self.moves, &mut ignored)
+                    self.set.next(first + 1, to, self.moves, &mut ignored)
                 };
                 let Some(next) = next else { break };
                 first = next.next_multiple_of(step);

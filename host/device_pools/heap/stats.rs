@@ -53,7 +53,8 @@ pub struct HeapStats {
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
     pub failed_allocations: u64,
-    /// Bytes of the last of them, rounded up to the size class if it has one; 0 if there is none.
+    /// Bytes of the last of them, rounded up to the size class if it has one (not in a debug heap);
+    /// 0 if there is none.
     pub last_failed_bytes: u64,
     /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
     ///

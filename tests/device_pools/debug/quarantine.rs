@@ -56,6 +56,22 @@ fn a_record_that_is_written_over_in_quarantine_is_seen() {
     }
 }
 
+/// An allocation that succeeds after the quarantine was emptied has not failed.
+#[test]
+fn the_size_of_a_failed_allocation_is_the_requested_one() {
+    let bench = Bench::new(warpheap::Device::cpu(), BYTES, 1 << 10);
+    let failed = || {
+        let stats = stats(&bench.heap);
+        (stats.failed_allocations, stats.last_failed_bytes)
+    };
+    free(&bench.heap, &allocate(&bench.heap, 1, BYTES / 2));
+    let live = allocate(&bench.heap, 1, BYTES / 2 + 100_000);
+    assert_eq!(failed(), (0, 0));
+    assert!(bench.heap.allocate(layout_of(BYTES / 2)).unwrap().is_none());
+    assert_eq!(failed(), (1, BYTES / 2));
+    free(&bench.heap, &live);
+}
+
 #[test]
 fn a_map_has_the_blocks_in_quarantine() {
     let bench = Bench::new(warpheap::Device::cpu(), BYTES, 1 << 10);

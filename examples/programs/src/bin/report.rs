@@ -107,15 +107,15 @@ impl Setup {
 
     fn lists(&self, sums: &DeviceBuffer<u64>) -> warpheap::Result<()> {
         let args = (self.heap.handle(), sums.slice());
-        // SAFETY: heap and sums outlive the kernel: the caller waits for it. Nothing else accesses
-        // the sums.
+        // SAFETY: heap and sums are live until the kernel has ended: their drops wait for it.
+        // Kernels that use the sums run one after the other, on this stream.
         unsafe { self.stream.launch(&self.module, list_sum, &grid(sums.len()), args) }
     }
 
     fn floor(&self, sums: &DeviceBuffer<u64>) -> warpheap::Result<()> {
         let args = (self.nodes.slice(), sums.slice());
-        // SAFETY: nodes and sums outlive the kernel: the caller waits for it. Nothing else accesses
-        // them.
+        // SAFETY: nodes and sums are live until the kernel has ended: their drops wait for it.
+        // Kernels that use them run one after the other, on this stream.
         unsafe { self.stream.launch(&self.module, list_sum_floor, &grid(sums.len()), args) }
     }
 }

@@ -35,23 +35,23 @@ const FIRST_THREADS: u32 = 1 << 8;
 fn main() -> Result {
     let folder = std::env::args_os().nth(2).map_or(PathBuf::from("."), PathBuf::from);
     let device = device()?;
-    run(&device, threads(&device), &folder)
+    run(&device, threads(&device), &folder, Path::new("warpheap"))
 }
 
-/// Times lists of up to `threads` threads, and writes the results and a page to `folder`.
-pub fn run(device: &Device, threads: u32, folder: &Path) -> Result {
+/// Times lists of up to `threads` threads, and writes the results to `folder`. The program
+/// `warpheap`, a path or a name on the PATH, draws a page there.
+pub fn run(device: &Device, threads: u32, folder: &Path, warpheap: &Path) -> Result {
     let [page, json] = ["lists.html", "lists.json"].map(|name| folder.join(name));
     let results = results(device, measure(device, threads)?)?;
     std::fs::write(&json, format!("{results:#}\n"))?;
     println!("results: {}", json.display());
-    let mut draw = Command::new("warpheap");
+    let mut draw = Command::new(warpheap);
     match draw.arg("report").arg(&json).arg("--html").arg(&page).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{draw:?}: {status}").into()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!(
-                "no page: `warpheap` is not on the PATH. To draw the page, install it, and run\n{draw:?}"
-            );
+            let warpheap = warpheap.display();
+            println!("no page: `{warpheap}` was not found. To draw the page, install it, and run\n{draw:?}");
             Ok(())
         }
         Err(error) => Err(error.into()),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Draws the pages and pictures of docs/gallery from the committed data.
 #
-#   scripts/gallery.sh                  SVG, HTML and pool.json. A test checks that they are up to date
+#   scripts/gallery.sh                  SVG, HTML and pool.json. A test checks that they are current
 #   scripts/gallery.sh --maps           the same, after new maps before.json and after.json were
 #                                       recorded. Requires Python 3
 #   scripts/gallery.sh --screenshots    PNG, too. Requires Chromium, Node.js, npm, pip and unzip

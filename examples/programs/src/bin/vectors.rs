@@ -1,12 +1,12 @@
 //! Rust's own collections, which grow in each thread of a kernel: `Vec`, `Box`, `BTreeMap`,
-//! `String` and `Rc`.
+//! `String` and `Rc`. On a GPU they allocate from the heap of the module. On the CPU, Rust's
+//! collections use the host's allocator.
 //!
 //! `cargo run --release -p warpheap-examples --bin vectors` prints on the CPU:
 //!
 //! ```text
 //! device: CPU …
-//! - the heap was not used: on the CPU, collections allocate as this program does
-//! - the heap is empty again; no allocation failed
+//! - the heap was not used: on the CPU, Rust's collections use the host's allocator
 //! - 4096 factorisations are as the host computes them
 //! - 4096 sums over all versions are as the host computes them
 //! 720720 = 2^4*3^2*5*7*11*13
@@ -43,9 +43,10 @@ pub fn run(device: &Device, threads: u32) -> Result {
     module.clear_global_heap()?;
 
     if device.backend() == Backend::Cpu {
-        println!("- the heap was not used: on the CPU, collections allocate as this program does");
+        println!("- the heap was not used: on the CPU, Rust's collections use the host's allocator");
+    } else {
+        check_empty(&heap)?;
     }
-    check_empty(&heap)?;
     let texts: Vec<String> = texts.copy_to_vec()?.iter().map(text_of).collect();
     let products: Vec<String> = (FIRST..).take(count).map(product).collect();
     check_same("factorisations", &texts, &products)?;

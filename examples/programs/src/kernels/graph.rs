@@ -121,8 +121,9 @@ kernel! {
     /// Thread `i` adds the end vertex of edge `i` to the neighbours of its start vertex.
     ///
     /// # Safety
-    /// `vertices` are live and contain the result of [`graph_count`] for the same edges. No
-    /// thread writes `edges`.
+    /// `vertices` are live and no thread writes `edges`. [`graph_count`] has run once on the
+    /// zeroed vertices, for the same edges, and then [`graph_allocate`], once. This kernel runs
+    /// once after them: a second run writes past the arrays.
     pub unsafe fn graph_fill(vertices: DeviceSlice<VertexWords>, edges: DeviceSlice<Edge>) {
         // SAFETY: `edges` is only read.
         let Some([from, to]) = (unsafe { edges.get(thread::index_1d().into()) }) else { return };

@@ -29,7 +29,12 @@ kernel! {
 #[test]
 fn child() {
     let Ok(part) = std::env::var(PART) else { return };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    // A subscriber may use annotated pools.
+    let writer = || {
+        nvtx::observed();
+        std::io::stderr()
+    };
+    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).init();
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let done = match part.as_str() {

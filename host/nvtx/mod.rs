@@ -29,8 +29,9 @@ mod text;
 mod tool;
 
 pub(crate) use range::NamedRange;
-pub(crate) use regions::{Regions, memory_tool};
+pub(crate) use regions::{Region, Regions, memory_tool};
 pub(crate) use text::{c_string, memory_name};
+pub(crate) use tool::MemoryTool;
 use tool::tool;
 
 /// What the tool that observes this program records. Nothing without the feature `nvtx`.

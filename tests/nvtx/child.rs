@@ -115,10 +115,14 @@ fn frees(device: &Device, stream: &Stream) -> Result<()> {
     let memory = SyncDriverAllocator::new(device);
     let build = |memory| BumpPool::builder(layout(4096)).build_over(memory);
     let pool = Annotated::over("arena", memory, build)?;
+    let scope = tag("first");
     let block = pool.allocate(layout(100), stream)?;
+    drop(scope);
     println!("\n{SAYS}{:#x}\n{SAYS}{:#x}", block.0.addr(), block.0.addr());
+    let scope = tag("freeing thread");
     // SAFETY: nothing uses the block, and the free fails because of its layout.
     assert!(unsafe { pool.deallocate(block, layout(300), stream) }.is_err());
+    drop(scope);
     // SAFETY: nothing uses the block.
     unsafe { pool.upstream().reset_unchecked(stream) }?;
     let next = pool.allocate(layout(200), stream)?;

@@ -79,7 +79,7 @@ fn a_free_waits_for_its_stream_while_memory_is_observed() {
     assert_eq!(run_with("pending", None::<&str>).said, ["true", "false"]);
 }
 
-/// A block stays registered if its free fails, and is replaced after a reset.
+/// A block keeps its region and its name if its free fails, and is replaced after a reset.
 #[test]
 fn regions_follow_failed_frees_and_resets() {
     let Run { record, said, .. } = run("frees");
@@ -88,9 +88,11 @@ fn regions_follow_failed_frees_and_resets() {
         format!("+heap {pool} 4096 arena"),
         format!("name {pool} arena"),
         format!("+region {block} 100 of {pool}"),
-        // A free with another layout fails.
+        format!("name {block} first"),
+        // A free with another layout fails, within the scope of another tag.
         format!("-region {block}"),
         format!("+region {block} 100 of {pool}"),
+        format!("name {block} first"),
         // A reset without frees, and an allocation that overlaps the old block.
         format!("-region {block}"),
         format!("+region {block} 200 of {pool}"),

@@ -8,13 +8,14 @@
 //!
 //! ```text
 //! NamedRange, Regions, DeviceMemory::label
-//!     | tool(): one load and a branch; the first call loads the library
+//!     | tool(): two loads and two branches; the first call loads the library
 //!     v
 //! tool -> load -> tables, abi        with the feature `nvtx`
 //! no_tool                            without: no call remains
 //! ```
 //!
-//! Without a tool, a call costs one load and a branch.
+//! Without a tool, a call costs two loads and two branches: whether the library was loaded, and
+//! whether there is a tool.
 
 #[cfg(feature = "nvtx")]
 mod abi;

@@ -18,8 +18,7 @@ const DOMAIN: &CStr = c"warpheap";
 
 static TOOL: OnceLock<Option<Tool>> = OnceLock::new();
 
-/// The tool, if one observes this program. The first call loads its library. Later calls cost two
-/// loads and two branches: whether the library was loaded, and whether there is a tool.
+/// The tool, if one observes this program. The first call loads its library.
 #[inline]
 pub fn tool() -> Option<&'static Tool> {
     TOOL.get().unwrap_or_else(start).as_ref()

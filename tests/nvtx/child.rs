@@ -1,5 +1,6 @@
 //! The programs that the recorder observes.
 
+use crate::allocations::count;
 use crate::program::{PART, SAYS};
 use std::alloc::Layout;
 use warpheap::device_pools::{Bump, FreeList, Heap};
@@ -44,6 +45,7 @@ fn child() {
         "frees" => frees(&device, &stream),
         "device pools" => device_pools(&device),
         "names only" => names_only(&device, &stream),
+        "allocations" => allocations(&device, &stream),
         "observed" => {
             println!("\n{SAYS}{:?}", (nvtx::observed(), nvtx::observed()).0);
             Ok(())
@@ -55,6 +57,13 @@ fn child() {
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 256).unwrap()
+}
+
+/// Allocates and frees a block.
+fn pair(pool: &impl DeviceAllocator, bytes: usize, stream: &Stream) -> Result<()> {
+    let block = pool.allocate(layout(bytes), stream)?;
+    // SAFETY: allocated above, and nothing uses it.
+    unsafe { pool.deallocate(block, layout(bytes), stream) }
 }
 
 fn blocks(device: &Device, stream: &Stream) -> Result<()> {
@@ -75,16 +84,11 @@ fn ranges(device: &Device, stream: &Stream) -> Result<()> {
     let memory = SyncDriverAllocator::new(device);
     let builder = CachingPool::builder().name("cached");
     let pool = Annotated::over("cache", memory, |memory| builder.build_over(memory))?;
-    let pair = |stream: &Stream| {
-        let block = pool.allocate(layout(700), stream)?;
-        // SAFETY: allocated above, and nothing uses it.
-        unsafe { pool.deallocate(block, layout(700), stream) }
-    };
     // Grows the pool.
-    pair(stream)?;
+    pair(&pool, 700, stream)?;
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..8).try_for_each(|_| pair(&device.stream()?)).unwrap());
+            scope.spawn(|| (0..8).try_for_each(|_| pair(&pool, 700, &device.stream()?)).unwrap());
         }
     });
     let module = device.native_module()?;
@@ -142,7 +146,19 @@ fn device_pools(device: &Device) -> Result<()> {
 
 fn names_only(device: &Device, stream: &Stream) -> Result<()> {
     let pool = Annotated::new("names", BlockPool::builder(layout(4096), 2).build(device)?);
-    let block = pool.allocate(layout(1000), stream)?;
-    // SAFETY: allocated above, and nothing uses it.
-    unsafe { pool.deallocate(block, layout(1000), stream) }
+    pair(&pool, 1000, stream)
+}
+
+/// Counts the allocations of 100 pairs.
+fn allocations(device: &Device, stream: &Stream) -> Result<()> {
+    let memory = SyncDriverAllocator::new(device);
+    let build = |memory| BlockPool::builder(layout(4096), 2).build_over(memory);
+    let pool = Annotated::over("counted", memory, build)?;
+    let _scope = tag("layer 3");
+    // The first call loads the library.
+    pair(&pool, 1000, stream)?;
+    let mut done = Ok(());
+    let allocations = count(|| done = (0..100).try_for_each(|_| pair(&pool, 1000, stream)));
+    println!("\n{SAYS}{allocations}");
+    done
 }

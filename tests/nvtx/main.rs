@@ -2,6 +2,7 @@
 //! `child::child` in a process of its own, because a process loads the library once.
 #![cfg(not(loom))]
 
+mod allocations;
 mod child;
 mod program;
 mod recorder;
@@ -120,6 +121,13 @@ fn a_pool_that_is_not_built_over_named_memory_has_ranges_only() {
     let Run { record, .. } = run("names only");
     assert_eq!(memory(&record), [""; 0]);
     assert_eq!(paths(&record), ["names: allocate", "names: free"]);
+}
+
+#[test]
+fn without_a_tool_calls_allocate_nothing_on_the_host() {
+    assert_eq!(run_with("allocations", None::<&str>).said, ["0"]);
+    // The count counts: under a tool, the text of each tag is allocated.
+    assert_ne!(run("allocations").said, ["0"]);
 }
 
 #[test]

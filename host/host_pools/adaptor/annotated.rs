@@ -28,7 +28,7 @@ use warpheap_device::kernel::DevicePtr;
 /// Names a pool, its calls and its blocks for a tool that observes the program through NVTX.
 ///
 /// Without the feature `nvtx`, it only forwards the calls. With it and without a tool, a call costs
-/// a load and a branch more. See the guide, `docs/guide/nvtx.md`.
+/// two loads and two branches more. See the guide, `docs/guide/nvtx.md`.
 ///
 /// - Nsight Systems shows each call as a range in the domain `warpheap`, with the name of the pool
 ///   and the requested bytes.

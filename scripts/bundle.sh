@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds bundle/ for a GPU machine: the program (with embedded kernels), a user's program that uses
-# the packaged crates, the program with delays, the PTX of the kernels for inspection, the example
-# programs, the tests that need a GPU, and the suite that runs them. The GPU machine needs an NVIDIA
-# driver and xz.
+# the packaged crates, the programs with delays and with NVTX, a log to replay, the PTX of the
+# kernels for inspection, the example programs, the tests that need a GPU, and the suite that runs
+# them. The GPU machine needs an NVIDIA driver and xz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -21,6 +21,9 @@ strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warp
 # The program with delays, for stress.
 cargo build --release --locked --features cli,delays --target-dir "${CARGO_TARGET_DIR:-target}/delays"
 strip -o bundle/warpheap-delays "${CARGO_TARGET_DIR:-target}/delays/release/warpheap"
+# The program that describes its pools to compute-sanitizer.
+cargo build --release --locked --features cli,nvtx --target-dir "${CARGO_TARGET_DIR:-target}/nvtx"
+strip -o bundle/warpheap-nvtx "${CARGO_TARGET_DIR:-target}/nvtx/release/warpheap"
 # The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
@@ -28,7 +31,7 @@ cargo build --release --locked --package warpheap-examples --bins
 for name in "${examples[@]}"; do
     strip --strip-debug -o "bundle/examples/$name" "${CARGO_TARGET_DIR:-target}/release/$name"
 done
-cp scripts/gpu-suite.sh bundle/
+cp scripts/gpu-suite.sh docs/gallery/pool.csv bundle/
 # Cargo's JSON output contains the paths of the test executables. Only the test of delays has
 # kernels with delays.
 test_build=(cargo test --release --no-run --locked --message-format=json)
@@ -39,7 +42,7 @@ for name in "${tests[@]}" delays; do
     strip -o "bundle/tests/$name" "$path"
 done
 # The suite decompresses them.
-xz -2 bundle/warpheap-delays bundle/warpheap-user bundle/tests/* bundle/examples/*
+xz -2 bundle/warpheap-{delays,nvtx,user} bundle/tests/* bundle/examples/*
 ls -l bundle bundle/tests bundle/examples
 size_mib=$(du -sm bundle | cut -f1)
 if [ "$size_mib" -ge "$most_mib" ]; then

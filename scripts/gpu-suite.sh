@@ -160,16 +160,27 @@ done
 
 expect 2 bad-argument 30 "$program" stress --no-such-option
 
+sanitizers=(memcheck synccheck racecheck initcheck memcheck-pool memcheck-replay)
+selected=
+for name in "${sanitizers[@]}"; do
+    # shellcheck disable=SC2053 # a pattern
+    [[ $name != $pattern ]] || selected+=" $name"
+done
 but=
-if [[ memcheck != $pattern && synccheck != $pattern && racecheck != $pattern && initcheck != $pattern ]]; then
+if [ -z "$selected" ]; then
     :
 elif command -v compute-sanitizer >/dev/null; then
     sanitize memcheck --threads 16384 --rounds 2
     sanitize synccheck --threads 4096 --rounds 1
     sanitize racecheck --threads 4096 --rounds 1
     sanitize initcheck --threads 16384 --rounds 2
+    # Memcheck finds the overrun inside the pool, and nothing in a replay.
+    expect 99 memcheck-pool 120 compute-sanitizer --tool memcheck --error-exitcode 99 \
+        "$bundle/warpheap-nvtx" pool demo overrun --backend cuda
+    expect 0 memcheck-replay 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
+        "$bundle/warpheap-nvtx" pool replay --backend cuda --trace "$bundle/pool.csv"
 else
-    but="; WITHOUT memcheck, synccheck, racecheck and initcheck: there is no compute-sanitizer on the PATH"
+    but="; WITHOUT$selected: there is no compute-sanitizer on the PATH"
 fi
 
 expect 0 bench 600 "$program" bench --json bench.json

@@ -37,29 +37,37 @@ pub struct Loaded {
     pub memory: Option<MemorySlots>,
 }
 
-/// Loads the tool's library, if a tool has named one. A failure is logged.
-pub fn load() -> Option<Loaded> {
-    let path = std::env::var_os(PATH).filter(|path| !path.is_empty() && path != NO_LIBRARY)?;
+/// A library that could not be used.
+pub struct Rejected {
+    path: OsString,
+    why: String,
+}
+
+impl Rejected {
+    pub fn log(self) {
+        let Rejected { path, why } = self;
+        tracing::warn!(?path, why, "NVTX is off: the library that {PATH} names could not be used");
+    }
+}
+
+/// Loads the tool's library, if a tool has named one.
+pub fn load() -> Result<Option<Loaded>, Rejected> {
+    let is_library = |path: &OsString| !path.is_empty() && path != NO_LIBRARY;
+    let Some(path) = std::env::var_os(PATH).filter(is_library) else { return Ok(None) };
     // SAFETY: the initialisers of a library that the user's environment names for this purpose.
     let library = match unsafe { Library::new(&path) } {
         // Never unloaded: the program keeps its functions.
         Ok(library) => ManuallyDrop::new(library),
         Err(error) => {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            return reject(&path, &format!("{error}{cause}"));
+            return Err(Rejected { path, why: format!("{error}{cause}") });
         }
     };
     let (has_core, memory) = (start_core(&library), start_memory(&library));
     if !has_core && memory.is_none() {
-        return reject(&path, "it has no entry point of NVTX 3, or it failed");
+        return Err(Rejected { path, why: "it has no entry point of NVTX 3, or it failed".into() });
     }
-    Some(Loaded { has_core, memory })
-}
-
-#[cold]
-fn reject(path: &OsString, why: &str) -> Option<Loaded> {
-    tracing::warn!(?path, why, "NVTX is off: the library that {PATH} names could not be used");
-    None
+    Ok(Some(Loaded { has_core, memory }))
 }
 
 /// Calls the entry point of the core functions. Returns whether there is one and it succeeded.

@@ -8,13 +8,14 @@
 //!
 //! ```text
 //! NamedRange, Regions, DeviceMemory::label
-//!     | tool(): one load and a branch; the first call loads the library
+//!     | tool(): two loads and two branches; the first call loads the library
 //!     v
 //! tool -> load -> tables, abi        with the feature `nvtx`
 //! no_tool                            without: no call remains
 //! ```
 //!
-//! Without a tool, a call costs one load and a branch.
+//! Without a tool, a call costs two loads and two branches: whether the library was loaded, and
+//! whether there is a tool.
 
 #[cfg(feature = "nvtx")]
 mod abi;
@@ -29,8 +30,9 @@ mod text;
 mod tool;
 
 pub(crate) use range::NamedRange;
-pub(crate) use regions::{Regions, memory_tool};
+pub(crate) use regions::{Region, Regions, memory_tool};
 pub(crate) use text::{c_string, memory_name};
+pub(crate) use tool::MemoryTool;
 use tool::tool;
 
 /// What the tool that observes this program records. Nothing without the feature `nvtx`.

@@ -13,7 +13,7 @@ use super::tool::{HeapHandle, MemoryTool, tool};
 use crate::lock::lock;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// The heaps and regions of one pool.
 #[derive(Default)]
@@ -23,8 +23,15 @@ pub(crate) struct Regions(Mutex<State>);
 struct State {
     /// Size and handle of each heap, by its address.
     heaps: BTreeMap<u64, (u64, HeapHandle)>,
-    /// Size of each region, by its address.
-    regions: BTreeMap<u64, u64>,
+    /// Each region, by its address.
+    regions: BTreeMap<u64, Region>,
+}
+
+/// A block of the pool.
+pub(crate) struct Region {
+    pub bytes: u64,
+    /// The tag of its allocation.
+    pub name: Option<Arc<str>>,
 }
 
 /// The tool, if it has functions for memory.
@@ -42,8 +49,8 @@ impl State {
 
     /// Removes the regions that overlap the range.
     fn remove_regions(&mut self, tool: &MemoryTool, range: Range<u64>) {
-        while let Some((&start, &bytes)) = self.regions.range(..range.end).next_back()
-            && start + bytes > range.start
+        while let Some((&start, region)) = self.regions.range(..range.end).next_back()
+            && start + region.bytes > range.start
         {
             self.regions.remove(&start);
             tool.unregister_region(start);
@@ -72,15 +79,15 @@ impl Regions {
 
     /// Registers a block of the pool, unless it lies in no heap. A region that it overlaps belonged
     /// to a block that the pool freed by a reset.
-    pub fn add_region(&self, tool: &MemoryTool, address: u64, bytes: u64, name: Option<&str>) {
+    pub fn add_region(&self, tool: &MemoryTool, address: u64, region: Region) {
         let mut state = lock(&self.0);
-        let Some(heap) = state.heap_of(address, bytes) else { return };
-        state.remove_regions(tool, address..address + bytes);
-        state.regions.insert(address, bytes);
-        tool.register_region(heap, address, bytes);
-        if let Some(name) = name {
+        let Some(heap) = state.heap_of(address, region.bytes) else { return };
+        state.remove_regions(tool, address..address + region.bytes);
+        tool.register_region(heap, address, region.bytes);
+        if let Some(name) = &region.name {
             tool.name(address, &memory_name(name));
         }
+        state.regions.insert(address, region);
     }
 
     /// Whether a block at this address is registered.
@@ -88,11 +95,11 @@ impl Regions {
         lock(&self.0).regions.contains_key(&address)
     }
 
-    /// Removes the block at this address. Returns its size, or `None` if none is registered.
-    pub fn remove_region(&self, tool: &MemoryTool, address: u64) -> Option<u64> {
+    /// Removes and returns the block at this address, if it is registered.
+    pub fn remove_region(&self, tool: &MemoryTool, address: u64) -> Option<Region> {
         let mut state = lock(&self.0);
-        let bytes = state.regions.remove(&address)?;
+        let region = state.regions.remove(&address)?;
         tool.unregister_region(address);
-        Some(bytes)
+        Some(region)
     }
 }

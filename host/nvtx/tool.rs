@@ -21,7 +21,25 @@ static TOOL: OnceLock<Option<Tool>> = OnceLock::new();
 /// The tool, if one observes this program. The first call loads its library.
 #[inline]
 pub fn tool() -> Option<&'static Tool> {
-    TOOL.get_or_init(|| load().map(Tool::new)).as_ref()
+    TOOL.get().unwrap_or_else(start).as_ref()
+}
+
+/// Loads the tool's library, unless another thread does. A failure is logged once, and only after
+/// the initialisation: the subscriber may call [`tool`].
+#[cold]
+fn start() -> &'static Option<Tool> {
+    let mut failure = None;
+    let tool = TOOL.get_or_init(|| match load() {
+        Ok(loaded) => loaded.map(Tool::new),
+        Err(rejected) => {
+            failure = Some(rejected);
+            None
+        }
+    });
+    if let Some(rejected) = failure {
+        rejected.log();
+    }
+    tool
 }
 
 /// A tool. Its functions may be called from any thread.

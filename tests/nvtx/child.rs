@@ -1,5 +1,6 @@
 //! The programs that the recorder observes.
 
+use crate::allocations::count;
 use crate::program::{PART, SAYS};
 use std::alloc::Layout;
 use warpheap::device_pools::{Bump, FreeList, Heap};
@@ -29,7 +30,12 @@ kernel! {
 #[test]
 fn child() {
     let Ok(part) = std::env::var(PART) else { return };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    // A subscriber may use annotated pools.
+    let writer = || {
+        nvtx::observed();
+        std::io::stderr()
+    };
+    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).init();
     let device = Device::cpu();
     let stream = device.stream().unwrap();
     let done = match part.as_str() {
@@ -39,6 +45,7 @@ fn child() {
         "frees" => frees(&device, &stream),
         "device pools" => device_pools(&device),
         "names only" => names_only(&device, &stream),
+        "allocations" => allocations(&device, &stream),
         "observed" => {
             println!("\n{SAYS}{:?}", (nvtx::observed(), nvtx::observed()).0);
             Ok(())
@@ -50,6 +57,13 @@ fn child() {
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 256).unwrap()
+}
+
+/// Allocates and frees a block.
+fn pair(pool: &impl DeviceAllocator, bytes: usize, stream: &Stream) -> Result<()> {
+    let block = pool.allocate(layout(bytes), stream)?;
+    // SAFETY: allocated above, and nothing uses it.
+    unsafe { pool.deallocate(block, layout(bytes), stream) }
 }
 
 fn blocks(device: &Device, stream: &Stream) -> Result<()> {
@@ -70,16 +84,11 @@ fn ranges(device: &Device, stream: &Stream) -> Result<()> {
     let memory = SyncDriverAllocator::new(device);
     let builder = CachingPool::builder().name("cached");
     let pool = Annotated::over("cache", memory, |memory| builder.build_over(memory))?;
-    let pair = |stream: &Stream| {
-        let block = pool.allocate(layout(700), stream)?;
-        // SAFETY: allocated above, and nothing uses it.
-        unsafe { pool.deallocate(block, layout(700), stream) }
-    };
     // Grows the pool.
-    pair(stream)?;
+    pair(&pool, 700, stream)?;
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..8).try_for_each(|_| pair(&device.stream()?)).unwrap());
+            scope.spawn(|| (0..8).try_for_each(|_| pair(&pool, 700, &device.stream()?)).unwrap());
         }
     });
     let module = device.native_module()?;
@@ -110,10 +119,14 @@ fn frees(device: &Device, stream: &Stream) -> Result<()> {
     let memory = SyncDriverAllocator::new(device);
     let build = |memory| BumpPool::builder(layout(4096)).build_over(memory);
     let pool = Annotated::over("arena", memory, build)?;
+    let scope = tag("first");
     let block = pool.allocate(layout(100), stream)?;
+    drop(scope);
     println!("\n{SAYS}{:#x}\n{SAYS}{:#x}", block.0.addr(), block.0.addr());
+    let scope = tag("freeing thread");
     // SAFETY: nothing uses the block, and the free fails because of its layout.
     assert!(unsafe { pool.deallocate(block, layout(300), stream) }.is_err());
+    drop(scope);
     // SAFETY: nothing uses the block.
     unsafe { pool.upstream().reset_unchecked(stream) }?;
     let next = pool.allocate(layout(200), stream)?;
@@ -133,7 +146,19 @@ fn device_pools(device: &Device) -> Result<()> {
 
 fn names_only(device: &Device, stream: &Stream) -> Result<()> {
     let pool = Annotated::new("names", BlockPool::builder(layout(4096), 2).build(device)?);
-    let block = pool.allocate(layout(1000), stream)?;
-    // SAFETY: allocated above, and nothing uses it.
-    unsafe { pool.deallocate(block, layout(1000), stream) }
+    pair(&pool, 1000, stream)
+}
+
+/// Counts the allocations of 100 pairs.
+fn allocations(device: &Device, stream: &Stream) -> Result<()> {
+    let memory = SyncDriverAllocator::new(device);
+    let build = |memory| BlockPool::builder(layout(4096), 2).build_over(memory);
+    let pool = Annotated::over("counted", memory, build)?;
+    let _scope = tag("layer 3");
+    // The first call loads the library.
+    pair(&pool, 1000, stream)?;
+    let mut done = Ok(());
+    let allocations = count(|| done = (0..100).try_for_each(|_| pair(&pool, 1000, stream)));
+    println!("\n{SAYS}{allocations}");
+    done
 }

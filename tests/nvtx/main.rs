@@ -2,6 +2,7 @@
 //! `child::child` in a process of its own, because a process loads the library once.
 #![cfg(not(loom))]
 
+mod allocations;
 mod child;
 mod program;
 mod recorder;
@@ -79,7 +80,7 @@ fn a_free_waits_for_its_stream_while_memory_is_observed() {
     assert_eq!(run_with("pending", None::<&str>).said, ["true", "false"]);
 }
 
-/// A block stays registered if its free fails, and is replaced after a reset.
+/// A block keeps its region and its name if its free fails, and is replaced after a reset.
 #[test]
 fn regions_follow_failed_frees_and_resets() {
     let Run { record, said, .. } = run("frees");
@@ -88,9 +89,11 @@ fn regions_follow_failed_frees_and_resets() {
         format!("+heap {pool} 4096 arena"),
         format!("name {pool} arena"),
         format!("+region {block} 100 of {pool}"),
-        // A free with another layout fails.
+        format!("name {block} first"),
+        // A free with another layout fails, within the scope of another tag.
         format!("-region {block}"),
         format!("+region {block} 100 of {pool}"),
+        format!("name {block} first"),
         // A reset without frees, and an allocation that overlaps the old block.
         format!("-region {block}"),
         format!("+region {block} 200 of {pool}"),
@@ -118,6 +121,13 @@ fn a_pool_that_is_not_built_over_named_memory_has_ranges_only() {
     let Run { record, .. } = run("names only");
     assert_eq!(memory(&record), [""; 0]);
     assert_eq!(paths(&record), ["names: allocate", "names: free"]);
+}
+
+#[test]
+fn without_a_tool_calls_allocate_nothing_on_the_host() {
+    assert_eq!(run_with("allocations", None::<&str>).said, ["0"]);
+    // The count counts: under a tool, the text of each tag is allocated.
+    assert_ne!(run("allocations").said, ["0"]);
 }
 
 #[test]

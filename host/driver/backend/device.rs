@@ -14,7 +14,8 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn info(&self) -> Result<DeviceInfo>;
     /// The CUDA context; null on the CPU.
     fn raw_context(&self) -> *mut c_void;
-    /// Calls `call` with the device's context current on this thread, if it has one.
+    /// Calls `call` with the device's context current on this thread, if it has one. If the context
+    /// cannot be made current, logs that and does not call.
     fn with_context(&self, call: &mut dyn FnMut()) {
         call();
     }

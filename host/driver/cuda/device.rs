@@ -138,8 +138,10 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn with_context(&self, call: &mut dyn FnMut()) {
-        let _current = self.context.enter();
-        call();
+        match self.context.enter() {
+            Ok(_current) => call(),
+            Err(error) => tracing::warn!(%error, "a tool was not told about memory of the GPU"),
+        }
     }
 
     fn alloc(&self, bytes: u64, align: u64, zeroed: bool) -> Result<Range> {

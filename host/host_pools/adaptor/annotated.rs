@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
 use crate::host_pools::request::address_of;
 use crate::host_pools::tag::current_tag;
-use crate::nvtx::{NamedRange, Regions, c_string, is_observed, memory_tool};
+use crate::nvtx::{MemoryTool, NamedRange, Region, Regions, c_string, is_observed, memory_tool};
 use crate::report::MemoryReport;
 use crate::usage::Usage;
 use std::alloc::Layout;
@@ -28,14 +28,14 @@ use warpheap_device::kernel::DevicePtr;
 /// Names a pool, its calls and its blocks for a tool that observes the program through NVTX.
 ///
 /// Without the feature `nvtx`, it only forwards the calls. With it and without a tool, a call costs
-/// a load and a branch more. See the guide, `docs/guide/nvtx.md`.
+/// two loads and two branches more. See the guide, `docs/guide/nvtx.md`.
 ///
 /// - Nsight Systems shows each call as a range in the domain `warpheap`, with the name of the pool
 ///   and the requested bytes.
 /// - compute-sanitizer's memcheck reports accesses to memory of the pool outside of its live
 ///   blocks, if the pool was built by [`over`](Self::over). Under such a tool, a free waits on the
-///   host for its stream, because kernels that use the block may still be running. A program in
-///   which that work waits for the host after the free does not end.
+///   host for its stream, because kernels that use the block may still be running. If that work
+///   waits for something that the host does after the free, the program deadlocks.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -120,7 +120,9 @@ impl<P: DeviceAllocator> Annotated<P> {
         let bytes = layout.size() as u64;
         let _range = NamedRange::new(&self.names.allocate, bytes);
         let ptr = self.pool.allocate(layout, stream)?;
-        self.add_region(address_of(ptr), bytes);
+        if let Some(tool) = memory_tool() {
+            self.add_region(tool, address_of(ptr), Region { bytes, name: current_tag() });
+        }
         Ok(ptr)
     }
 
@@ -129,29 +131,30 @@ impl<P: DeviceAllocator> Annotated<P> {
     #[cold]
     unsafe fn deallocate_observed(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let _range = NamedRange::new(&self.names.free, layout.size() as u64);
-        let removed = self.remove_region(address_of(ptr), stream);
+        let tool = memory_tool();
+        let removed = tool.and_then(|tool| self.remove_region(tool, address_of(ptr), stream));
         // SAFETY: the caller's promises P1 and P2.
         let done = unsafe { self.pool.deallocate(ptr, layout, stream) };
-        if let (Err(_), Some(bytes)) = (&done, removed) {
-            self.add_region(address_of(ptr), bytes);
+        if let (Err(_), Some(tool), Some(region)) = (&done, tool, removed) {
+            self.add_region(tool, address_of(ptr), region);
         }
         done
     }
 
     /// Makes a live block known to the tool.
-    fn add_region(&self, address: u64, bytes: u64) {
-        if let Some(tool) = memory_tool() {
-            let tag = current_tag();
-            let regions = &self.names.regions;
-            let mut add = || regions.add_region(tool, address, bytes, tag.as_deref());
-            self.device().driver().with_context(&mut add);
-        }
+    fn add_region(&self, tool: &MemoryTool, address: u64, region: Region) {
+        let (regions, mut region) = (&self.names.regions, Some(region));
+        self.device().driver().with_context(&mut || {
+            if let Some(region) = region.take() {
+                regions.add_region(tool, address, region);
+            }
+        });
     }
 
-    /// Waits for `stream` and removes a block that is about to be freed. Returns its size, or
+    /// Waits for `stream` and removes a block that is about to be freed. Returns the block, or
     /// `None` if the tool does not know it.
-    fn remove_region(&self, address: u64, stream: &Stream) -> Option<u64> {
-        let (tool, regions) = (memory_tool()?, &self.names.regions);
+    fn remove_region(&self, tool: &MemoryTool, address: u64, stream: &Stream) -> Option<Region> {
+        let regions = &self.names.regions;
         if !regions.has_region(address) {
             return None;
         }

@@ -62,10 +62,8 @@ impl Regions {
     /// Registers a segment of the pool.
     pub fn add_heap(&self, tool: &MemoryTool, address: u64, bytes: u64, name: &str) {
         let mut state = lock(&self.0);
-        let name = memory_name(name);
-        let handle = tool.register_heap(address, bytes, &name);
+        let handle = tool.register_heap(address, bytes, &memory_name(name));
         state.heaps.insert(address, (bytes, handle));
-        tool.name(address, &name);
     }
 
     /// Removes a segment and its regions. Returns its size.

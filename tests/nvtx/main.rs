@@ -46,7 +46,6 @@ fn a_pool_its_blocks_and_their_frees_are_registered() {
     let [pool, block] = &said[..] else { panic!("{said:?}") };
     let expected = [
         format!("+heap {pool} 8192 activations"),
-        format!("name {pool} activations"),
         format!("+region {block} 1000 of {pool}"),
         format!("name {block} layer 3"),
         format!("-region {block}"),
@@ -87,7 +86,6 @@ fn regions_follow_failed_frees_and_resets() {
     let [pool, block] = &said[..] else { panic!("{said:?}") };
     let expected = [
         format!("+heap {pool} 4096 arena"),
-        format!("name {pool} arena"),
         format!("+region {block} 100 of {pool}"),
         format!("name {block} first"),
         // A free with another layout fails, within the scope of another tag.

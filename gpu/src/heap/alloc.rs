@@ -67,10 +67,12 @@ impl Heap {
     /// Counts `count` failed allocations, one of them of `bytes`. In a debug heap, the sizes here
     /// include records, and the allocation may still succeed.
     pub(super) fn note_failures(&self, count: u32, bytes: u64) {
-        // Relaxed, as the next one: statistics.
-        self.overview().failures().add_relaxed(count);
-        if !self.is_debugged() {
-            self.overview().last_failed().store_relaxed(bytes);
+        // Relaxed, as the next ones: statistics.
+        self.failures_of(self.shard()).add_relaxed(count);
+        let last = self.overview().last_failed();
+        // All SMs share the word, so it is only written if it changes.
+        if !self.is_debugged() && last.load_relaxed() != bytes {
+            last.store_relaxed(bytes);
         }
     }
 

@@ -150,7 +150,8 @@ impl Heap {
 
     /// The number of failed allocations since the heap was created, modulo 2^32.
     pub fn failures(&self) -> u32 {
-        self.overview().failures().load_relaxed()
+        let of_shards = (0..self.layout.shards).map(|shard| self.failures_of(shard).load_relaxed());
+        of_shards.fold(0, u32::wrapping_add)
     }
 
     /// The bytes of the last failed allocation: those that were requested in a debug heap,

@@ -1,5 +1,5 @@
-//! State of the classes together: moves under way, failed allocations, and the place of the next
-//! large allocation.
+//! State of the classes together: moves under way, the last failed allocation, and the place of the
+//! next large one.
 
 use super::class::SizeClass;
 use super::layout::MAX_CLASSES;
@@ -10,8 +10,6 @@ use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT};
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Overview {
-    /// Failed allocations.
-    failures: AtomicU32,
     /// A hint: the slab, modulo the number of slabs, from which the next large allocation looks.
     large_start: AtomicU32,
     /// The bytes of the last failed allocation.
@@ -29,7 +27,6 @@ impl Overview {
     /// The state of an unused heap.
     pub fn new() -> Self {
         Overview {
-            failures: AtomicU32::new(0),
             large_start: AtomicU32::new(0),
             last_failed: AtomicU64::new(0),
             common: Moves::new(),
@@ -40,12 +37,6 @@ impl Overview {
     /// The byte offset of the moves of a class.
     pub const fn offset_of(class: SizeClass) -> usize {
         core::mem::offset_of!(Overview, classes) + class.0 as usize * size_of::<Moves>()
-    }
-
-    /// The number of failed allocations, modulo 2^32.
-    #[inline(always)]
-    pub(super) fn failures(&self) -> &AtomicU32 {
-        &self.failures
     }
 
     pub(super) fn last_failed(&self) -> &AtomicU64 {

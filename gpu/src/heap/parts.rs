@@ -10,7 +10,7 @@ use super::ring::Ring;
 use crate::fault::FaultLog;
 use crate::sync::AtomicU32;
 
-/// Words from the hint of one shard to the next, which avoids false sharing of a cache sector.
+/// Words from the hint of one shard to the next: each has a sector of the cache of its own.
 pub const HINT_STRIDE: usize = 8;
 
 /// The addresses of a heap's memory and of the parts of its metadata.
@@ -41,7 +41,7 @@ pub struct Parts {
     /// State of all classes together.
     pub overview: *const Overview,
     /// For each shard, at a stride of [`HINT_STRIDE`] words: the end of its last claim of slabs, in
-    /// slabs after the start of its partition. A hint.
+    /// slabs after the start of its partition, which is a hint; and the failed allocations of its SM.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,
@@ -85,11 +85,22 @@ impl Heap {
 
     #[inline(always)]
     pub(super) fn hint(&self, shard: u32) -> &AtomicU32 {
-        debug_assert!(shard < self.layout.shards);
+        self.word_of_shard(shard, 0)
+    }
+
+    /// The failed allocations of an SM, modulo 2^32.
+    #[inline(always)]
+    pub(super) fn failures_of(&self, shard: u32) -> &AtomicU32 {
+        self.word_of_shard(shard, 1)
+    }
+
+    #[inline(always)]
+    fn word_of_shard(&self, shard: u32, i: usize) -> &AtomicU32 {
+        debug_assert!(shard < self.layout.shards && i < HINT_STRIDE);
         // SAFETY: one of the shards, by the callers.
-        let hint = unsafe { self.parts.hints.add(shard as usize * HINT_STRIDE) };
+        let word = unsafe { self.parts.hints.add(shard as usize * HINT_STRIDE + i) };
         // SAFETY: `from_raw_parts`' promise.
-        unsafe { &*hint }
+        unsafe { &*word }
     }
 
     #[inline(always)]

@@ -71,7 +71,7 @@ impl Heap {
                 return 0;
             }
             // The allocation has not failed yet. Relaxed: a statistic.
-            self.overview().failures().sub_relaxed(1);
+            self.failures_of(self.shard()).sub_relaxed(1);
             // If the quarantine was empty, one more attempt: other threads may have emptied it into
             // the heap just before.
             last = !self.empty_quarantine();
@@ -84,7 +84,7 @@ impl Heap {
 
     fn refuse(&self) -> u64 {
         // Relaxed: a figure.
-        self.overview().failures().add_relaxed(1);
+        self.failures_of(self.shard()).add_relaxed(1);
         0
     }
 

@@ -43,6 +43,11 @@ fn the_hints_of_shards_are_in_sectors_of_their_own() {
     let owned = heap(4096, 8);
     let at = |shard| (&raw const *owned.heap.hint(shard)).addr();
     assert_eq!([1, 2, 7].map(|shard| at(shard) - at(0)), [32, 64, 7 * 32]);
+    assert_eq!((&raw const *owned.heap.failures_of(7)).addr(), at(7) + 4);
+    for (shard, failed) in [(1, 2), (7, 3), (0, u32::MAX)] {
+        owned.heap.failures_of(shard).add_relaxed(failed);
+    }
+    assert_eq!(owned.heap.failures(), 4);
 }
 
 #[test]

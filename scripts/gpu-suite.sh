@@ -148,7 +148,7 @@ for name in vectors table graph octree two_streams host_pools; do
 done
 # Its times and its page are no figures of this suite.
 scratch=$(mktemp -d)
-expect 0 example-report 120 env PATH="$bundle:$PATH" "$bundle/examples/report" cuda "$scratch"
+PATH="$bundle:$PATH" expect 0 example-report 120 "$bundle/examples/report" cuda "$scratch"
 rm -r "$scratch"
 
 expect 0 pool-show 60 "$program" pool show --backend cuda --bytes 100MiB --json pool-show.json

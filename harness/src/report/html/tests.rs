@@ -77,8 +77,8 @@ fn the_page_has_the_results_and_refers_to_nothing_else() {
 #[test]
 fn the_origin_and_the_method_are_in_the_page() {
     let page = page_of(&[ALLOC]);
-    for part in
-        ["NVIDIA H200", "22746220ed7a", "13.0", "sm_80", "132 multiprocessors", "rustc 1.96.0", "median of"]
+    let commit = read(ALLOC).value["commit"].as_str().unwrap().to_owned();
+    for part in ["NVIDIA H200", &commit, "13.0", "sm_80", "132 multiprocessors", "rustc 1.96.0", "median of"]
     {
         assert!(page.contains(part), "{part}");
     }

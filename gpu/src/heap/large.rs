@@ -83,8 +83,9 @@ impl Heap {
             self.runs().entry(later).store_relaxed(Entry::FREE.0);
         }
         let start = self.overview().large_start();
-        // Relaxed: a hint. If other threads change it in between, searches start elsewhere.
-        if slab < start.load_relaxed() % self.layout.slabs {
+        // Relaxed: a hint. If other threads change it in between, searches start elsewhere. A plain
+        // remainder would bring the panic handler into all kernels that free.
+        if start.load_relaxed().checked_rem(self.layout.slabs).is_some_and(|start| slab < start) {
             start.store_relaxed(slab);
         }
         self.free_slabs().insert(Slabs { first: slab, len });

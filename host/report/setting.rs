@@ -49,7 +49,7 @@ pub(crate) fn explanation() -> Explanation {
     }
 }
 
-/// Calls an upstream whose failure the caller explains itself, or handles. The upstream makes no
+/// Calls an upstream. The caller explains its failure itself, or handles it. The upstream makes no
 /// reports: their time would be wasted.
 #[inline]
 pub(crate) fn unexplained<T>(call: impl FnOnce() -> T) -> T {

@@ -1,7 +1,8 @@
 //! Large allocations: entire slabs, for requests that no class serves.
 //!
-//! Each search starts behind the place of the last one, so threads that allocate at once look at
-//! different slabs. A free lets searches start at its slabs again, if they are before that place.
+//! A search for `len` slabs sets the start of the next search `len` slabs further, so threads that
+//! allocate at once look at different slabs. A free sets the start back to its slabs, if they are
+//! before it.
 
 use super::entry::Entry;
 use super::search::Found;
@@ -95,6 +96,7 @@ impl Heap {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::test_heap::heap;
+    use super::Found;
     use core::alloc::Layout;
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
         assert_eq!((start(), alloc()), (2, first[1]));
         owned.heap.free_large(4, first[2]);
         assert_eq!((start(), alloc()), (4, first[2]));
-        // The place is modulo the number of slabs: a slab behind it changes nothing.
+        // The start is modulo the number of slabs: a free of later slabs does not change it.
         let slabs = owned.heap.layout.slabs;
         owned.heap.overview().large_start().store_relaxed(3 * slabs + 1);
         owned.heap.free_large(4, first[2]);
@@ -121,6 +123,16 @@ mod tests {
         owned.heap.free_large(0, first[0]);
         owned.heap.overview().large_start().store_relaxed(slabs - 1);
         assert_eq!(alloc(), first[0]);
+    }
+
+    #[test]
+    fn a_search_that_clears_bits_of_upper_levels_is_repeated_and_then_proves_its_failure() {
+        let owned = heap(128, 1);
+        let set = owned.heap.free_slabs().set;
+        // Only the last slab is free. The bits above the words in between are still set.
+        (0..3).for_each(|w| assert_eq!(set.remove_bits(w, u32::MAX), u32::MAX));
+        set.remove_bits(3, u32::MAX >> 1);
+        assert_eq!([(); 2].map(|()| owned.heap.search_large(2, 1)), [Found::Unsure, Found::Nothing]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! State of the classes together: moves under way, the last failed allocation, and the place of the
-//! next large one.
+//! State of the classes together: moves under way, the size of the last failed allocation, and the
+//! slab from which the next large allocation searches.
 
 use super::class::SizeClass;
 use super::layout::MAX_CLASSES;
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT};
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Overview {
-    /// A hint: the slab, modulo the number of slabs, from which the next large allocation looks.
+    /// A hint: the slab, modulo the number of slabs, from which the next large allocation searches.
     large_start: AtomicU32,
     /// The bytes of the last failed allocation.
     last_failed: AtomicU64,

@@ -40,8 +40,8 @@ pub struct Parts {
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,
-    /// For each shard, at a stride of [`HINT_STRIDE`] words: the end of its last claim of slabs, in
-    /// slabs after the start of its partition, which is a hint; and the failed allocations of its SM.
+    /// Two words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its last
+    /// claim of slabs, in slabs after the start of its partition; the failed allocations of its SM.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,

@@ -175,8 +175,8 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
-    /// slab `from` to the end, then from slab 0. A search that fails after it lowered bits has moved, so
-    /// its caller searches again; then no bits are left to lower.
+    /// slab `from` to the end, then those from slab 0. The search may clear bits of upper levels,
+    /// which is a move: if it fails then, the caller repeats it, and finds no more to clear.
     #[inline(never)]
     pub fn claim_aligned(&self, from: u32, len: u32, step: u32) -> Slabs {
         let mut ignored = self.moves.search();

@@ -95,7 +95,7 @@ pub struct Comparison {
     pub threshold: f64,
     /// The measurements that both have.
     pub changes: Vec<Change>,
-    /// The newer entries of wrong results whose measurement had none before.
+    /// The newer entries of wrong results, for measurements that had none before.
     pub wrong: Vec<String>,
     /// Names of the measurements that only the older results have.
     pub only_old: Vec<String>,

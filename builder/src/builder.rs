@@ -86,6 +86,7 @@ impl Builder {
                 debug_assertions: false,
                 line_info: true,
                 max_registers: None,
+                device_library: false,
                 build_args: Vec::new(),
             },
         }
@@ -103,6 +104,17 @@ impl Builder {
     /// every function it may call, so without a limit rare slow paths reduce occupancy.
     pub fn max_registers(mut self, count: u32) -> Self {
         self.options.max_registers = Some(count);
+        self
+    }
+
+    /// Builds a library of device functions, each `#[unsafe(no_mangle)] pub extern "C" fn`, instead
+    /// of kernels. Kernels of any language call them once both are linked: by `nvcc -dc`, nvJitLink
+    /// or `cuLinkAddData`. Default: `false`.
+    ///
+    /// A [`module`](Self::module) is compiled without the panic handler of `warpheap-device`, whose
+    /// variable would occur in every library: it has its own `#[panic_handler]`.
+    pub fn device_library(mut self, library: bool) -> Self {
+        self.options.device_library = library;
         self
     }
 
@@ -195,7 +207,10 @@ impl Builder {
         let (package, output_dir) = match &self.kernels {
             Kernels::Crate(_) => (package, target_dir.clone()),
             Kernels::Module(path, device) => {
-                let device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
+                let mut device = device.clone().map_or_else(DeviceCrate::of_build_script, Ok)?;
+                if self.options.device_library {
+                    device.features.retain(|feature| !feature.starts_with("panic-"));
+                }
                 let module = module::write(&module::file(path)?, &package, &device, &target_dir)?;
                 let folder = module.workspace_root.clone();
                 if !folder.join("Cargo.lock").is_file() {

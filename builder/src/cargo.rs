@@ -119,6 +119,8 @@ pub(crate) struct Options {
     pub debug_assertions: bool,
     pub line_info: bool,
     pub max_registers: Option<u32>,
+    /// Whether the PTX is a library of functions instead of kernels.
+    pub device_library: bool,
     pub build_args: Vec<OsString>,
 }
 
@@ -261,6 +263,7 @@ no message
             debug_assertions,
             line_info: false,
             max_registers: None,
+            device_library: false,
             build_args: Vec::new(),
         };
         assert!(options(false).profile().contains(&"debug-assertions=false".into()));

@@ -8,12 +8,26 @@ const DRIVER_DEFINES: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 
 /// Rejects PTX without a kernel, and PTX that no driver can link.
 pub(crate) fn check(path: &Path, ptx: &str) -> Result<(), Error> {
+    check_symbols(path, ptx)?;
+    if entries(ptx).next().is_none() {
+        return Err(Error::NoEntry(path.into()));
+    }
+    Ok(())
+}
+
+/// Rejects a library without a function, and one that no driver can link.
+pub(crate) fn check_library(path: &Path, ptx: &str) -> Result<(), Error> {
+    check_symbols(path, ptx)?;
+    if functions(ptx).next().is_none() {
+        return Err(Error::NoFunction(path.into()));
+    }
+    Ok(())
+}
+
+fn check_symbols(path: &Path, ptx: &str) -> Result<(), Error> {
     let symbols: Vec<String> = ptx.lines().filter_map(unresolved).map(String::from).collect();
     if !symbols.is_empty() {
         return Err(Error::Unresolved { path: path.into(), symbols });
-    }
-    if entries(ptx).next().is_none() {
-        return Err(Error::NoEntry(path.into()));
     }
     Ok(())
 }
@@ -25,6 +39,18 @@ pub fn entries(ptx: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split(['(', ' ']).next())
 }
 
+/// The names of the functions that `ptx` defines for other modules.
+pub fn functions(ptx: &str) -> impl Iterator<Item = &str> {
+    ptx.lines().filter_map(|line| name_of_function(line.trim_start().strip_prefix(".visible .func")?))
+}
+
+/// The name in the head of a function without its directive: ` (.param .b64 func_retval0) name(`.
+fn name_of_function(head: &str) -> Option<&str> {
+    let head = head.trim_start();
+    let head = head.strip_prefix('(').map_or(Some(head), |rest| Some(rest.split_once(')')?.1))?;
+    head.split(['(', ';']).next().map(str::trim)
+}
+
 /// The symbol that `line` declares without defining it. Shared memory that is sized at launch does
 /// not count.
 fn unresolved(line: &str) -> Option<&str> {
@@ -33,13 +59,10 @@ fn unresolved(line: &str) -> Option<&str> {
         return None;
     }
     // `.extern .func  (.param .b32 func_retval0) name`, `.extern .global .align 4 .u32 name;`
-    let head =
-        declared.strip_prefix(".func").map_or(declared, |rest| match rest.trim_start().strip_prefix('(') {
-            Some(returns) => returns.split_once(')').map_or("", |(_, rest)| rest),
-            None => rest,
-        });
-    let head = head.split(['(', '[', ';']).next()?;
-    let name = head.split_whitespace().last()?;
+    let name = match declared.strip_prefix(".func") {
+        Some(head) => name_of_function(head)?,
+        None => declared.split(['[', ';']).next()?.split_whitespace().last()?,
+    };
     (!DRIVER_DEFINES.contains(&name)).then_some(name)
 }
 
@@ -62,6 +85,17 @@ mod tests {
     #[test]
     fn ptx_without_a_kernel_is_rejected() {
         assert!(said(".version 7.0\n.func helper()\n{ ret; }\n").contains("contains no kernel"));
+    }
+
+    #[test]
+    fn a_library_has_functions_and_needs_no_kernel() {
+        let library = ".version 7.0\n.target sm_70\n.visible .func  (.param .b64 func_retval0) wh_malloc(\n\
+                       .param .b64 wh_malloc_param_0\n)\n{ ret; }\n.visible .func wh_free()\n{ ret; }\n\
+                       .func inner()\n{ ret; }\n";
+        assert_eq!(functions(library).collect::<Vec<_>>(), ["wh_malloc", "wh_free"]);
+        check_library(Path::new("l.ptx"), library).unwrap();
+        let none = check_library(Path::new("l.ptx"), KERNEL).unwrap_err().to_string();
+        assert!(none.contains("no device function"), "{none}");
     }
 
     #[test]

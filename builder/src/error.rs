@@ -99,6 +99,13 @@ pub enum Error {
         .0.display()
     )]
     NoEntry(PathBuf),
+    /// The PTX of a library contains no function.
+    #[error(
+        "`{}` contains no device function (`.visible .func`): declare one as \
+         `#[unsafe(no_mangle)] pub extern \"C\" fn`",
+        .0.display()
+    )]
+    NoFunction(PathBuf),
     /// The PTX uses symbols that are not defined.
     #[error(
         "`{}` uses symbols that are not defined on the device; define them in the kernel crate or avoid \

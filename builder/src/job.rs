@@ -54,7 +54,7 @@ impl Job {
         let inputs = match fresh {
             Some(inputs) => inputs,
             None => {
-                self.compile(arch, &flags, &arguments, &ptx)?;
+                self.compile(options, arch, &flags, &arguments, &ptx)?;
                 let inputs = stamp::inputs(&self.dependency_file(), &self.package.workspace_root)?;
                 stamp::write(&stamp_file, &heading, &inputs)?;
                 inputs
@@ -75,7 +75,14 @@ impl Job {
     }
 
     /// Compiles and checks. PTX that fails a check is removed.
-    fn compile(&self, arch: Arch, flags: &str, arguments: &[OsString], ptx: &Path) -> Result<(), Error> {
+    fn compile(
+        &self,
+        options: &Options,
+        arch: Arch,
+        flags: &str,
+        arguments: &[OsString],
+        ptx: &Path,
+    ) -> Result<(), Error> {
         if ptx.exists() {
             fs::remove_file(ptx).map_err(io("remove", ptx))?;
         }
@@ -95,7 +102,11 @@ impl Job {
             Some(program) => check_debug(&self.package.name, program, &output.stdout),
             None => Ok(()),
         };
-        compared.and_then(|()| check::check(ptx, &text)).inspect_err(|_| drop(fs::remove_file(ptx)))
+        let checked = |()| match options.device_library {
+            true => check::check_library(ptx, &text),
+            false => check::check(ptx, &text),
+        };
+        compared.and_then(checked).inspect_err(|_| drop(fs::remove_file(ptx)))
     }
 
     /// Cargo's list of the sources of the library, including those of its path dependencies.

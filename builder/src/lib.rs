@@ -49,7 +49,7 @@ mod stamp;
 
 pub use arch::{Arch, InvalidArch};
 pub use builder::Builder;
-pub use check::entries;
+pub use check::{entries, functions};
 pub use compiler::{Compiler, NoCompiler, Rejected, SETTING};
 pub use error::Error;
 pub use job::Ptx;

@@ -58,6 +58,13 @@ impl FreeList {
         self.handle
     }
 
+    /// The address on the device of the pool's own copy of its handle: the pool, for kernels in
+    /// other languages that call the functions of `warpheap-c-device`. Valid as long as the pool
+    /// lives.
+    pub fn device_address(&self) -> u64 {
+        self.regions.address() + u64::from(self.geometry.regions()) * LINE
+    }
+
     /// Sizes and counts of the pool.
     pub fn geometry(&self) -> Geometry {
         self.geometry

@@ -1,6 +1,6 @@
 //! A bump arena: its memory, its counters, and the handle for kernels.
 
-use crate::device_pools::shared::{LINE_WORDS, Violation, check_reset};
+use crate::device_pools::shared::{LINE, LINE_WORDS, Violation, check_reset};
 use crate::driver::DeviceMemory;
 use crate::error::Result;
 use crate::usage::Usage;
@@ -45,6 +45,13 @@ impl Bump {
     /// The argument for a kernel parameter of type [`bump::Bump`].
     pub fn handle(&self) -> Arg<bump::Bump> {
         self.handle
+    }
+
+    /// The address on the device of the arena's own copy of its handle: the arena, for kernels in
+    /// other languages that call the functions of `warpheap-c-device`. Valid as long as the arena
+    /// lives.
+    pub fn device_address(&self) -> u64 {
+        self.state.address() + (1 + u64::from(self.shards.max(1))) * LINE
     }
 
     /// The memory that the arena allocates from.

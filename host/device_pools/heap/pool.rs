@@ -35,6 +35,13 @@ impl Heap {
         self.handle
     }
 
+    /// The address on the device of the heap's own copy of its handle: the heap, for kernels in
+    /// other languages that call the functions of `warpheap-c-device`. Valid as long as the pool
+    /// lives.
+    pub fn device_address(&self) -> u64 {
+        self.metadata.address() + self.offsets.handle
+    }
+
     /// Bytes that can be allocated in total. A growable heap must have memory for all of them
     /// first.
     pub fn capacity(&self) -> u64 {

@@ -1,0 +1,89 @@
+//! Calls of a heap by single threads, with the semantics of C's functions.
+
+use super::{DEFAULT_ALIGN, address, layout};
+use core::ptr::{NonNull, null_mut};
+use warpheap_device::heap::Heap;
+
+/// Allocates `size` bytes, aligned to 16. Returns null if `size` is 0 or the heap is out of memory.
+///
+/// # Safety
+/// `heap` is null or the device address of a live heap, which is one without debugging.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_malloc(heap: Option<&Heap>, size: usize) -> *mut u8 {
+    alloc(heap, DEFAULT_ALIGN, size)
+}
+
+/// Allocates `size` bytes, aligned to `align`, a power of two up to 2 MiB. Returns null for another
+/// alignment, if `size` is 0, or if the heap is out of memory.
+///
+/// # Safety
+/// As for [`wh_malloc`].
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_aligned_alloc(heap: Option<&Heap>, align: usize, size: usize) -> *mut u8 {
+    alloc(heap, align, size)
+}
+
+#[inline(always)]
+fn alloc(heap: Option<&Heap>, align: usize, size: usize) -> *mut u8 {
+    let (Some(heap), Some(layout)) = (heap, layout(size, align)) else { return null_mut() };
+    address(heap.alloc(layout))
+}
+
+/// Allocates `count * size` bytes of zeros, aligned to 16. Returns null if the product is 0 or too
+/// large, or if the heap is out of memory.
+///
+/// # Safety
+/// As for [`wh_malloc`].
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_calloc(heap: Option<&Heap>, count: usize, size: usize) -> *mut u8 {
+    let bytes = count.checked_mul(size).and_then(|bytes| layout(bytes, DEFAULT_ALIGN));
+    let (Some(heap), Some(layout)) = (heap, bytes) else { return null_mut() };
+    address(heap.alloc_zeroed(layout))
+}
+
+/// Resizes `block` to `size` bytes and returns its new address, aligned to 16. The first bytes, as
+/// many as fit into both sizes, are kept. A null `block` is allocated; a `size` of 0 frees it.
+/// Returns null if the heap is out of memory; then `block` is unchanged. An address outside the
+/// heap is recorded as a fault.
+///
+/// # Safety
+/// As for [`wh_malloc`]. `block` is null or a block of this heap that no other thread uses.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_realloc(heap: Option<&Heap>, block: *mut u8, size: usize) -> *mut u8 {
+    let Some(heap) = heap else { return null_mut() };
+    let Some(old) = NonNull::new(block) else { return alloc(Some(heap), DEFAULT_ALIGN, size) };
+    // SAFETY: the caller's promise.
+    let usable = unsafe { heap.usable_size(old) };
+    let Some(layout) = layout(usable, DEFAULT_ALIGN).filter(|_| size > 0) else {
+        // SAFETY: the caller's promise; an address outside the heap is recorded.
+        unsafe { heap.free(old) };
+        return null_mut();
+    };
+    // SAFETY: the caller's promise; the block has so many bytes, and at least this alignment.
+    address(unsafe { heap.realloc(old, layout, size) })
+}
+
+/// Frees `block`. Does nothing if it is null. If no live block starts there, nothing is freed and a
+/// fault is recorded.
+///
+/// # Safety
+/// As for [`wh_malloc`]. No thread uses the block any more.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_free(heap: Option<&Heap>, block: *mut u8) {
+    if let (Some(heap), Some(block)) = (heap, NonNull::new(block)) {
+        // SAFETY: the caller's promise.
+        unsafe { heap.free(block) };
+    }
+}
+
+/// The usable bytes of `block`, at least the requested size. 0 for null and for addresses outside
+/// the heap.
+///
+/// # Safety
+/// As for [`wh_malloc`]. `block` is null, a live block of this heap, or outside it.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_usable_size(heap: Option<&Heap>, block: *mut u8) -> usize {
+    let (Some(heap), Some(block)) = (heap, NonNull::new(block)) else { return 0 };
+    // SAFETY: the caller's promise.
+    unsafe { heap.usable_size(block) }
+}

@@ -1,0 +1,85 @@
+//! `warpheap.cuh`: a host compiler accepts it, it declares the functions of the library and no
+//! others, and nvcc gives them the same parameters and links both.
+//!
+//! nvcc is looked up in `WARPHEAP_NVCC` and on the PATH. Without it, tests that need it have nothing
+//! to check and pass, unless `WARPHEAP_REQUIRE_NVCC=1`.
+
+mod nvcc;
+
+use nvcc::{Nvcc, prototypes, run};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use warpheap_build::functions;
+use warpheap_c_device::libraries;
+
+const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../include");
+const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/header/all.cu");
+
+/// The functions that the header declares for kernels.
+fn declared() -> BTreeSet<String> {
+    let text = fs::read_to_string(PathBuf::from(INCLUDE).join("warpheap.cuh")).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("WH_DEVICE "));
+    let names = lines.map(|line| line.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap());
+    names.map(String::from).collect()
+}
+
+#[test]
+fn a_host_compiler_accepts_the_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("host.cpp");
+    let text = "#include \"warpheap.cuh\"\nint main() { return sizeof(warpheap::unique<int>) != 16; }\n";
+    fs::write(&source, text).unwrap();
+    for standard in ["-std=c++17", "-std=c++20"] {
+        let mut compiler = Command::new("c++");
+        compiler.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-I", INCLUDE]);
+        run(compiler.arg(&source));
+    }
+}
+
+#[test]
+fn the_header_declares_what_the_library_defines() {
+    let declared = declared();
+    assert!(declared.contains("wh_malloc") && declared.len() > 10, "{declared:?}");
+    let Ok(libraries) = libraries() else { return nvcc::check_is_optional("WARPHEAP_REQUIRE_COMPILER") };
+    for library in libraries {
+        let defined: BTreeSet<_> = functions(library.ptx).map(String::from).collect();
+        assert_eq!(declared, defined, "{}", library.arch);
+        assert!(!library.ptx.contains(".visible .global"), "variables would clash between libraries");
+        assert!(library.ptx.contains(&format!(".target {}", library.arch)));
+    }
+}
+
+#[test]
+fn nvcc_declares_the_parameters_of_the_library_and_links_both() {
+    let (Some(nvcc), Ok(libraries)) = (Nvcc::find(), libraries()) else {
+        nvcc::check_is_optional("WARPHEAP_REQUIRE_COMPILER");
+        return nvcc::check_is_optional("WARPHEAP_REQUIRE_NVCC");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let library = libraries.last().unwrap();
+    let arch = format!("-arch={}", library.arch);
+    let compile = |kind: &str, to: &str| {
+        let mut command = nvcc.command();
+        command.args(["-std=c++17", "-rdc=true", &arch, "-I", INCLUDE, kind, CALLS, "-o"]);
+        run(command.arg(place(to)));
+    };
+
+    compile("-ptx", "calls.ptx");
+    let declared = prototypes(&fs::read_to_string(place("calls.ptx")).unwrap(), ".extern .func");
+    let defined = prototypes(library.ptx, ".visible .func");
+    assert_eq!(declared, defined);
+
+    compile("-c", "calls.o");
+    fs::write(place("library.ptx"), library.ptx).unwrap();
+    run(nvcc.command().args(["-dc", &arch]).arg(place("library.ptx")).arg("-o").arg(place("library.o")));
+    let linked = run(nvcc
+        .command()
+        .args(["-dlink", &arch])
+        .args([place("calls.o"), place("library.o")])
+        .arg("-o")
+        .arg(place("linked.o")));
+    assert_eq!(linked, "", "the linker has warnings");
+}

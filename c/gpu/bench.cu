@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
     CHECK(cudaFree(nullptr));
     CHECK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, size_t{1} << 30));
     u32 registers = static_cast<u32>(std::atoi(argv[3]));
-    Heap heap(size_t{8} << 30);
+    warpheap::heap heap(u64{8} << 30);
     Linked by_driver({read(argv[1]), device_library()}, registers);
     Linked rust({read(argv[2])}, 32);
     Stream own;
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
             free_floor.push_back(own.time(function_of(floor_free), addresses.all(), counters.words));
         }
         double a = median(alloc_floor), f = median(free_floor);
-        warpheap_heap by_address{heap.handle};
+        warpheap_heap by_address{heap.handle()};
         Kernels cpp{"C++", "nvcc", function_of(cpp_alloc), function_of(cpp_free), function_of(cpp_pairs)};
         bench(cpp, by_address, bytes, a, f);
         Kernels driver{"C++", "driver", by_driver.function("cpp_alloc"), by_driver.function("cpp_free"),
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
         bench(driver, by_address, bytes, a, f);
         Kernels in_rust{"Rust", "inlined", rust.function("rust_alloc"), rust.function("rust_free"),
                         rust.function("rust_pairs")};
-        bench(in_rust, heap.value(), bytes, a, f);
+        bench(in_rust, by_value(heap.handle()), bytes, a, f);
     }
     // One turn: CUDA's malloc takes seconds for 64.
     CUfunction cuda = function_of(cuda_pairs);
@@ -117,8 +117,7 @@ int main(int argc, char **argv) {
     }
     print("CUDA malloc: 1 pair", "nvcc", 16, median(times), 0, cuda);
     u64 failures = counters.copy()[FAILED];
-    wh_heap_stats stats;
-    CHECK(wh_heap_stats_get(heap.owner, &stats));
+    wh_heap_stats stats = heap.stats();
     std::printf("\n  ],\n  \"failed_allocations\": %llu, \"live_blocks\": %llu, \"faults\": %llu\n}\n", failures,
                 static_cast<u64>(stats.live_blocks), static_cast<u64>(stats.faults));
     return failures != 0 || stats.live_blocks != 0 || stats.faults != 0;

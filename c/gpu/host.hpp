@@ -3,7 +3,7 @@
 #define WARPHEAP_TEST_HOST_HPP
 
 #include "kernels.cuh"
-#include "warpheap.h"
+#include "warpheap.hpp"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -49,28 +49,12 @@ inline std::string read(const char *path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A heap of warpheap on the current device.
-struct Heap {
-    wh_heap_owner owner{};
-    wh_heap *handle = nullptr;
+// The handle of a heap as kernels in Rust receive it: the structure itself.
+struct by_value {
+    u64 words[18];
 
-    explicit Heap(size_t bytes) {
-        wh_heap_options options = wh_heap_options_default();
-        options.bytes = bytes;
-        CHECK(wh_heap_create(&options, &owner));
-        CHECK(wh_heap_handle(owner, &handle));
-    }
-    ~Heap() { CHECK(wh_heap_destroy(owner)); }
-    Heap(const Heap &) = delete;
-
-    // The handle as kernels in Rust receive it: the structure itself.
-    struct by_value {
-        u64 words[18];
-    };
-    by_value value() const {
-        by_value copy;
-        CHECK(cudaMemcpy(&copy, handle, sizeof copy, cudaMemcpyDeviceToHost));
-        return copy;
+    explicit by_value(const wh_heap *handle) {
+        CHECK(cudaMemcpy(words, handle, sizeof words, cudaMemcpyDeviceToHost));
     }
 };
 

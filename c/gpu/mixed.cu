@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     u32 plant = argc == 4;
     CHECK(cudaFree(nullptr));
     // Small, so that it is nearly full at times.
-    Heap heap(size_t{192} << 20);
+    warpheap::heap heap(u64{192} << 20);
     Words cells(THREADS), counts(4);
     Linked rust({read(argv[1])}, 32);
     CUfunction rust_exchange = rust.function("rust_exchange"), cpp = function_of(cpp_exchange);
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
         CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
     exchange_round round{1, STEPS, 16, 512, 0};
-    Heap::by_value value = heap.value();
+    by_value value(heap.handle());
     auto began = std::chrono::steady_clock::now();
     u64 launches = 0;
     std::vector<u64> seen;
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
         round.language = 0;
         launch(rust_exchange, THREADS, streams[0], value, cells.all(), counts.all(), round);
         round.language = 1;
-        launch(cpp, THREADS, streams[1], warpheap_heap{heap.handle}, cells.all(), counts.all(), round, plant);
+        launch(cpp, THREADS, streams[1], warpheap_heap{heap.handle()}, cells.all(), counts.all(), round, plant);
         launches += 2;
         if (launches % 16 == 0 || plant) {
             CHECK(cudaDeviceSynchronize());
@@ -49,20 +49,13 @@ int main(int argc, char **argv) {
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 
     seen = counts.copy();
-    wh_heap_stats stats;
-    CHECK(wh_heap_stats_get(heap.owner, &stats));
-    u64 violations;
-    char *text;
-    CHECK(wh_heap_check(heap.owner, &violations, &text));
+    wh_heap_stats stats = heap.stats();
+    std::string violations = heap.violations();
     u64 lost = launches * THREADS * STEPS - seen[FAILED] - seen[FREED] + stats.live_blocks;
     std::printf("{\n  \"launches\": %llu, \"threads\": %u, \"steps\": %u, \"seconds\": %.1f,\n"
                 "  \"freed\": %llu, \"freed_by_the_other_language\": %llu, \"failed_allocations\": %llu,\n"
-                "  \"torn\": %llu, \"lost\": %llu, \"faults\": %llu, \"violations\": %llu\n}\n",
+                "  \"torn\": %llu, \"lost\": %llu, \"faults\": %llu, \"violations\": %s\n}\n",
                 launches, THREADS, STEPS, seconds, seen[FREED], seen[CROSSED], seen[FAILED], seen[TORN], lost,
-                static_cast<u64>(stats.faults), violations);
-    if (violations != 0) {
-        std::fprintf(stderr, "%s\n", text);
-    }
-    wh_string_free(text);
-    return seen[TORN] != 0 || lost != 0 || stats.faults != 0 || violations != 0;
+                static_cast<u64>(stats.faults), violations.c_str());
+    return seen[TORN] != 0 || lost != 0 || stats.faults != 0 || violations != "[]";
 }

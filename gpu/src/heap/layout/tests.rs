@@ -83,6 +83,19 @@ fn a_shard_beside_is_one_of_those_that_the_group_uses() {
 }
 
 #[test]
+fn a_part_of_a_warp_looks_at_the_same_shard_of_other_parts() {
+    let shards = 10;
+    let beside = |shard, lanes, rank| {
+        HeapLayout { shards, ..layouts().next().unwrap() }.shard_beside(shard, lanes, rank, 0)
+    };
+    // Parts 0..4, 4..8 and 8..10: the last one has no third and no fourth shard.
+    for (shard, rank, expected) in [(5, 0, 9), (7, 0, 8), (6, 0, 8), (5, 1, 1), (5, 2, 5), (9, 0, 1)] {
+        assert_eq!(beside(shard, 4, rank), expected, "{shard} {rank}");
+    }
+    assert_eq!([0, 1, 4].map(|rank| beside(5, 32, rank)), [6, 7, 0]);
+}
+
+#[test]
 fn impossible_heaps_are_rejected() {
     let (least, most) = HEAP_BYTES;
     for (bytes, sms, shards) in [(least - 1, 1, 1), (most + 1, 1, 1), (least, 0, 1), (least, 1, 0)] {

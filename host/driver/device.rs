@@ -95,6 +95,36 @@ impl Device {
         Ok(Device::register(&mut alive(), Box::new(backend), None))
     }
 
+    /// As [`from_raw_context`](Self::from_raw_context), but returns a live device of this context if
+    /// there is one, whichever call made it.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is no driver.
+    ///
+    /// # Safety
+    /// As for [`from_raw_context`](Self::from_raw_context).
+    pub unsafe fn shared_from_raw_context(context: *mut c_void) -> Result<Device> {
+        // Dropped after the guard: the last handle of a device must not be dropped under the lock.
+        let mut devices = Vec::new();
+        let mut all = alive();
+        devices.extend(all.iter().filter_map(Device::upgrade));
+        let has_context = |device: &&Device| !context.is_null() && device.raw_context() == context;
+        if let Some(device) = devices.iter().find(has_context) {
+            return Ok(device.clone());
+        }
+        // SAFETY: the caller's promise: a live context that outlives the device.
+        let backend = unsafe { cuda::CudaDevice::foreign(context) }?;
+        Ok(Device::register(&mut all, Box::new(backend), None))
+    }
+
+    /// The `CUcontext` that is current on the calling thread; null if there is none.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if there is no driver.
+    pub fn current_raw_context() -> Result<*mut c_void> {
+        cuda::current_context()
+    }
+
     fn register(all: &mut Vec<Weak<Inner>>, backend: Box<dyn DeviceBackend>, primary: Option<u32>) -> Device {
         let inner = Arc::new(Inner {
             backend,

@@ -75,6 +75,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::NotSupported`](crate::Error::NotSupported) on the CPU.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice) for a stream of another context.
     ///
     /// # Safety
     /// `stream` is a live stream of the device's context. It stays live as long as any handle of

@@ -16,6 +16,7 @@ use crate::driver::backend::{
 use crate::error::{Error, NotSupported, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// The number of GPUs that the driver reports.
@@ -29,6 +30,16 @@ fn count_of(api: &Api) -> Result<u32> {
     let status = unsafe { (api.device_get_count)(&mut count) };
     api.check("cuDeviceGetCount", status)?;
     Ok(count.try_into().unwrap_or(0))
+}
+
+/// The context that is current on the calling thread; null if there is none.
+pub(crate) fn current_context() -> Result<*mut c_void> {
+    let api = Api::get("the current CUDA context")?;
+    let mut current = null_mut();
+    // SAFETY: the driver writes the handle to `current`.
+    let status = unsafe { (api.ctx_get_current)(&mut current) };
+    api.check("cuCtxGetCurrent", status)?;
+    Ok(current.cast())
 }
 
 pub(crate) struct CudaDevice {
@@ -196,8 +207,13 @@ impl DeviceBackend for CudaDevice {
     }
 
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {
-        // SAFETY: the caller's promise: a live stream of the context that outlives this value.
-        Ok(Arc::new(unsafe { CudaStream::foreign(self.context.clone(), raw) }))
+        // SAFETY: the caller's promise: a live stream that outlives this value.
+        let stream = unsafe { CudaStream::foreign(self.context.clone(), raw) };
+        if !stream.is_of_context()? {
+            let (expected, got) = (self.facts.label.clone(), "another CUDA context".into());
+            return Err(Error::WrongDevice { what: "the stream", expected, got });
+        }
+        Ok(Arc::new(stream))
     }
 
     fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {

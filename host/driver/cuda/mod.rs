@@ -12,4 +12,4 @@ mod stream;
 mod sys;
 mod virtual_memory;
 
-pub(super) use device::{CudaDevice, count};
+pub(super) use device::{CudaDevice, count, current_context};

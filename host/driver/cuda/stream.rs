@@ -40,6 +40,14 @@ impl CudaStream {
         CudaStream { context, raw: Handle(raw.cast()), owned: false }
     }
 
+    /// Whether the stream belongs to its context. The default stream belongs to every context.
+    pub fn is_of_context(&self) -> Result<bool> {
+        let mut owner = null_mut();
+        // SAFETY: the driver writes the context of the stream, which is live, to `owner`.
+        self.call("cuStreamGetCtx", |api, stream| unsafe { (api.stream_get_ctx)(stream, &mut owner) })?;
+        Ok(owner == self.context.raw())
+    }
+
     /// Calls the driver on this stream.
     fn call(&self, name: &'static str, call: impl FnOnce(&Api, CUstream) -> Status) -> Result<()> {
         self.context.call(name, |api| call(api, self.raw.0))

@@ -120,6 +120,7 @@ api! {
     func_get_attribute "cuFuncGetAttribute" (*mut c_int, CUfunction_attribute, CUfunction);
     func_set_attribute "cuFuncSetAttribute" (CUfunction, CUfunction_attribute, c_int);
     stream_create "cuStreamCreate" (*mut CUstream, c_uint);
+    stream_get_ctx "cuStreamGetCtx" (CUstream, *mut CUcontext);
     stream_destroy "cuStreamDestroy_v2" (CUstream);
     stream_synchronize "cuStreamSynchronize" (CUstream);
     stream_query "cuStreamQuery" (CUstream);

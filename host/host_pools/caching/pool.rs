@@ -1,7 +1,7 @@
 //! The pool: its parts, and the frees that a stream's cache cannot complete.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::request::ptr_at;
+use super::super::request::{address_of, ptr_at};
 use super::super::sync_driver::SyncDriverAllocator;
 use super::bins::FreeOutcome;
 use super::block_map::{BlockId, BlockMap};
@@ -118,6 +118,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
     pub fn max_bytes(&self) -> Option<u64> {
         let unlimited = self.settings.classes.round_to_block(u64::MAX >> 1);
         Some(self.settings.max_bytes).filter(|max| *max < unlimited)
+    }
+
+    /// The layout of the live block at `ptr`, as it was requested, for callers that free by address
+    /// alone. `None` if no live block starts there.
+    pub fn layout_of(&self, ptr: DevicePtr<u8>) -> Option<Layout> {
+        self.live.layout_at(address_of(ptr))
     }
 
     /// The upstream allocator.

@@ -169,12 +169,12 @@ typedef struct wh_heap_stats {
   double fragmentation;
 } wh_heap_stats;
 
-// Settings of an arena. Set all fields to 0, then `struct_bytes`, `bytes`, and others as needed.
+// Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as needed.
 typedef struct wh_bump_options {
   // `sizeof(wh_bump_options)`.
   size_t struct_bytes;
   // Size of the arena in bytes.
-  uint64_t bytes;
+  uint64_t capacity;
   // The minimum alignment and the granularity in bytes: a power of two up to 65536. 0: 16.
   uint64_t min_align;
   // Number of shards, each with its own counter. 0: one per multiprocessor, and none in arenas
@@ -188,7 +188,7 @@ typedef struct wh_bump_owner {
   uint64_t id;
 } wh_bump_owner;
 
-// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_bytes`, and
+// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_size`, and
 // `align` as needed.
 typedef struct wh_freelist_options {
   // `sizeof(wh_freelist_options)`.
@@ -196,7 +196,7 @@ typedef struct wh_freelist_options {
   // Number of blocks.
   uint64_t blocks;
   // Bytes of each block.
-  uint64_t block_bytes;
+  uint64_t block_size;
   // The alignment of every block in bytes: a power of two up to 65536. 0: 16.
   uint64_t align;
 } wh_freelist_options;

@@ -3,11 +3,13 @@
 use crate::arguments::{Out, Versioned, given, layout, options};
 use crate::call::call;
 use crate::device::wh_device;
+use crate::failure::Failure;
 use crate::heap_reports::return_value;
 use crate::registry::Registry;
-use crate::status::wh_status;
+use crate::status::wh_status::{self, WH_INVALID_FREE};
 use crate::streams::Streams;
 use crate::strings::return_text;
+use host::error::{Error, InvalidFree};
 use host::host_pools::{CachingPool, DeviceAllocator};
 use std::alloc::Layout;
 use std::ffi::{c_char, c_void};
@@ -58,7 +60,7 @@ struct Pool {
     streams: Streams,
 }
 
-static POOLS: Registry<Pool> = Registry::new("pool", 3);
+static POOLS: Registry<Pool> = Registry::new("pool", "caching pool", 3);
 
 /// Creates a caching pool. Null `options` stand for the defaults.
 ///
@@ -152,7 +154,15 @@ pub unsafe extern "C" fn wh_pool_deallocate(
         // Without a live block there, no layout is right, and the pool returns the reason.
         let layout = pool.pool.layout_of(block).unwrap_or(Layout::new::<u8>());
         // SAFETY: the caller's promise. Wrong addresses are errors.
-        Ok(unsafe { pool.pool.deallocate(block, layout, &stream) }?)
+        let freed = unsafe { pool.pool.deallocate(block, layout, &stream) };
+        freed.map_err(|error| match error {
+            // Without the advice on layouts, which C does not pass.
+            Error::InvalidFree(InvalidFree::Block { allocator, address, why }) => Failure::new(
+                WH_INVALID_FREE,
+                format!("{allocator} cannot free {address:#x}: {why}; free each block once"),
+            ),
+            error => error.into(),
+        })
     })
 }
 

@@ -29,7 +29,8 @@ pub struct wh_bump_owner {
 /// The value of `wh_bump_options.shards` for an arena with one counter, which wastes no memory.
 pub const WH_NO_SHARDS: u32 = u32::MAX;
 
-/// Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as needed.
+/// Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as
+/// needed.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct wh_bump_options {

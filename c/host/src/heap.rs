@@ -35,8 +35,8 @@ pub struct wh_heap_options {
     pub struct_bytes: usize,
     /// Size of the heap in bytes; its maximum if it grows.
     pub bytes: u64,
-    /// Memory that the heap has at first, in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all
-    /// of it. Another value requires a GPU with virtual memory management.
+    /// Initial amount of memory in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all. Another
+    /// value requires a GPU with virtual memory management.
     pub initial_bytes: u64,
     /// The largest size in bytes that a size class serves; larger requests take entire slabs. 0:
     /// three slabs.

@@ -104,8 +104,7 @@ pub extern "C" fn wh_pool_destroy(pool: wh_pool) -> wh_status {
 
 /// Allocates a block for work that is submitted to `stream` from now on. `align` is a power of two;
 /// 0 stands for 256. `stream` is a `CUstream` or `cudaStream_t` of the pool's context; null is the
-/// legacy default stream. The stream of each thread (`cudaStreamPerThread`) is not supported. On the
-/// CPU, `stream` is null.
+/// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, `stream` is null.
 ///
 /// The stream must not be capturing a graph. Call `wh_pool_forget_stream` before it is destroyed.
 ///
@@ -167,8 +166,8 @@ pub unsafe extern "C" fn wh_pool_deallocate(
 }
 
 /// Tells a pool that `stream` is about to be destroyed. Its cached blocks become available to other
-/// streams. Does nothing if the pool does not know the stream. No other thread may use the pool with
-/// this stream at the same time.
+/// streams. Does nothing if the pool has not used the stream. No other thread may use the
+/// pool with this stream at the same time.
 #[unsafe(no_mangle)]
 pub extern "C" fn wh_pool_forget_stream(pool: wh_pool, stream: *mut c_void) -> wh_status {
     call(|| {

@@ -127,8 +127,8 @@ typedef struct wh_heap_options {
   size_t struct_bytes;
   // Size of the heap in bytes; its maximum if it grows.
   uint64_t bytes;
-  // Memory that the heap has at first, in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all
-  // of it. Another value requires a GPU with virtual memory management.
+  // Initial amount of memory in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all. Another
+  // value requires a GPU with virtual memory management.
   uint64_t initial_bytes;
   // The largest size in bytes that a size class serves; larger requests take entire slabs. 0:
   // three slabs.
@@ -169,12 +169,13 @@ typedef struct wh_heap_stats {
   double fragmentation;
 } wh_heap_stats;
 
-// Settings of an arena. Set all fields to 0, then `struct_bytes`, `bytes`, and others as needed.
+// Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as
+// needed.
 typedef struct wh_bump_options {
   // `sizeof(wh_bump_options)`.
   size_t struct_bytes;
   // Size of the arena in bytes.
-  uint64_t bytes;
+  uint64_t capacity;
   // The minimum alignment and the granularity in bytes: a power of two up to 65536. 0: 16.
   uint64_t min_align;
   // Number of shards, each with its own counter. 0: one per multiprocessor, and none in arenas
@@ -188,7 +189,7 @@ typedef struct wh_bump_owner {
   uint64_t id;
 } wh_bump_owner;
 
-// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_bytes`, and
+// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_size`, and
 // `align` as needed.
 typedef struct wh_freelist_options {
   // `sizeof(wh_freelist_options)`.
@@ -196,7 +197,7 @@ typedef struct wh_freelist_options {
   // Number of blocks.
   uint64_t blocks;
   // Bytes of each block.
-  uint64_t block_bytes;
+  uint64_t block_size;
   // The alignment of every block in bytes: a power of two up to 65536. 0: 16.
   uint64_t align;
 } wh_freelist_options;
@@ -373,8 +374,7 @@ wh_status wh_pool_destroy(struct wh_pool pool);
 
 // Allocates a block for work that is submitted to `stream` from now on. `align` is a power of two;
 // 0 stands for 256. `stream` is a `CUstream` or `cudaStream_t` of the pool's context; null is the
-// legacy default stream. The stream of each thread (`cudaStreamPerThread`) is not supported. On the
-// CPU, `stream` is null.
+// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, `stream` is null.
 //
 // The stream must not be capturing a graph. Call `wh_pool_forget_stream` before it is destroyed.
 wh_status wh_pool_allocate(struct wh_pool pool,
@@ -391,8 +391,8 @@ wh_status wh_pool_allocate(struct wh_pool pool,
 wh_status wh_pool_deallocate(struct wh_pool pool, void *block, void *stream);
 
 // Tells a pool that `stream` is about to be destroyed. Its cached blocks become available to other
-// streams. Does nothing if the pool does not know the stream. No other thread may use the pool with
-// this stream at the same time.
+// streams. Does nothing if the pool has not used the stream. No other thread may use the
+// pool with this stream at the same time.
 wh_status wh_pool_forget_stream(struct wh_pool pool, void *stream);
 
 // Waits for all pending frees, then returns cached memory to the device, as far as no live block

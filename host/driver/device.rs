@@ -95,8 +95,8 @@ impl Device {
         Ok(Device::register(&mut alive(), Box::new(backend), None))
     }
 
-    /// As [`from_raw_context`](Self::from_raw_context), but returns a live device of this context if
-    /// there is one, whichever call made it.
+    /// As [`from_raw_context`](Self::from_raw_context), but returns a live device of this context
+    /// if there is one, whichever call made it.
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver.

@@ -132,6 +132,19 @@ fn all_frees_of_a_block_but_one_are_recorded() {
                     "{mode}"
                 );
             }
+            let json = serde_json::to_value(&faults).unwrap();
+            assert_eq!(json["count"], faults.count);
+            for (fault, entry) in faults.first.iter().zip(json["first"].as_array().unwrap()) {
+                assert_eq!(
+                    (&entry["address"], &entry["thread"]),
+                    (&fault.address.into(), &fault.thread.into())
+                );
+                assert_eq!(
+                    (&entry["kind"], &entry["check"]),
+                    (&format!("{:?}", fault.kind).into(), &fault.check.to_string().into())
+                );
+                assert_eq!(entry["later"]["word"], serde_json::json!(fault.later.word));
+            }
             assert_eq!(
                 pool.list.stats().unwrap().live_blocks,
                 u64::from(blocks) - freed.len() as u64,

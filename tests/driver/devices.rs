@@ -91,6 +91,23 @@ fn a_foreign_context_and_stream_can_be_used() {
 }
 
 #[test]
+fn devices_of_one_context_can_be_shared() {
+    for owner in devices().filter(|device| !is_cpu(device)) {
+        // SAFETY: `owner` outlives everything that is made from its context here.
+        let shared = unsafe { Device::shared_from_raw_context(owner.raw_context()) }.unwrap();
+        // SAFETY: as above.
+        let own = unsafe { Device::from_raw_context(owner.raw_context()) }.unwrap();
+        assert_eq!(shared.raw_context(), own.raw_context());
+        assert!(shared != own);
+    }
+    match Device::current_raw_context() {
+        // No call makes a context current for longer than it takes.
+        Ok(current) => assert!(current.is_null()),
+        Err(error) => assert!(error.is_no_device(), "{error}"),
+    }
+}
+
+#[test]
 fn the_heap_of_malloc_has_the_size_that_was_set() {
     let error = Device::cpu().set_malloc_heap_bytes(1 << 20).unwrap_err();
     assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");

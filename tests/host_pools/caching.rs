@@ -182,8 +182,12 @@ fn invalid_frees_are_distinguished() {
         let error = free(&pool, block, &stream).unwrap_err();
         assert!(matches!(error, Error::InvalidFree(_)) && error.to_string().contains(words), "{error}");
     }
-    free(&pool, small, &stream).unwrap();
-    free(&pool, large, &stream).unwrap();
+    for block in [small, large] {
+        assert_eq!(pool.layout_of(block.0), Some(block.1));
+        assert_eq!(pool.layout_of(at(block, 512).0), None);
+        free(&pool, block, &stream).unwrap();
+        assert_eq!(pool.layout_of(block.0), None);
+    }
     assert!(free(&pool, large, &stream).unwrap_err().to_string().contains("is already free"));
 }
 

@@ -29,14 +29,15 @@ pub struct wh_bump_owner {
 /// The value of `wh_bump_options.shards` for an arena with one counter, which wastes no memory.
 pub const WH_NO_SHARDS: u32 = u32::MAX;
 
-/// Settings of an arena. Set all fields to 0, then `struct_bytes`, `bytes`, and others as needed.
+/// Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as
+/// needed.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct wh_bump_options {
     /// `sizeof(wh_bump_options)`.
     pub struct_bytes: usize,
     /// Size of the arena in bytes.
-    pub bytes: u64,
+    pub capacity: u64,
     /// The minimum alignment and the granularity in bytes: a power of two up to 65536. 0: 16.
     pub min_align: u64,
     /// Number of shards, each with its own counter. 0: one per multiprocessor, and none in arenas
@@ -51,7 +52,7 @@ unsafe impl Versioned for wh_bump_options {
 
 const NULL: wh_bump_owner = wh_bump_owner { id: 0 };
 
-static ARENAS: Registry<RwLock<Bump>> = Registry::new("bump", 1);
+static ARENAS: Registry<RwLock<Bump>> = Registry::new("bump", "bump arena", 1);
 
 fn with_arena<R>(owner: wh_bump_owner, body: impl FnOnce(&Bump) -> Result<R>) -> Result<R> {
     let arena = ARENAS.get(owner.id)?;
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn wh_bump_create(
         let options: wh_bump_options = unsafe { self::options(options, "options") }?;
         // SAFETY: the caller's promise.
         let device = unsafe { device.open() }?;
-        let mut builder = Bump::builder(options.bytes);
+        let mut builder = Bump::builder(options.capacity);
         if let Some(bytes) = given(options.min_align) {
             builder = builder.min_align(bytes);
         }

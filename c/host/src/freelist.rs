@@ -26,7 +26,7 @@ pub struct wh_freelist_owner {
     pub id: u64,
 }
 
-/// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_bytes`, and
+/// Settings of a free list. Set all fields to 0, then `struct_bytes`, `blocks`, `block_size`, and
 /// `align` as needed.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -36,7 +36,7 @@ pub struct wh_freelist_options {
     /// Number of blocks.
     pub blocks: u64,
     /// Bytes of each block.
-    pub block_bytes: u64,
+    pub block_size: u64,
     /// The alignment of every block in bytes: a power of two up to 65536. 0: 16.
     pub align: u64,
 }
@@ -48,7 +48,7 @@ unsafe impl Versioned for wh_freelist_options {
 
 const NULL: wh_freelist_owner = wh_freelist_owner { id: 0 };
 
-static LISTS: Registry<RwLock<FreeList>> = Registry::new("freelist", 2);
+static LISTS: Registry<RwLock<FreeList>> = Registry::new("freelist", "free list", 2);
 
 fn with_list<R>(owner: wh_freelist_owner, body: impl FnOnce(&FreeList) -> Result<R>) -> Result<R> {
     let list = LISTS.get(owner.id)?;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn wh_freelist_create(
         let options: wh_freelist_options = unsafe { self::options(options, "options") }?;
         // SAFETY: the caller's promise.
         let device = unsafe { device.open() }?;
-        let mut builder = FreeList::builder(options.blocks, options.block_bytes);
+        let mut builder = FreeList::builder(options.blocks, options.block_size);
         if let Some(bytes) = given(options.align) {
             builder = builder.align(bytes);
         }

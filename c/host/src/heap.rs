@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::lock::{read, write};
 use crate::registry::Registry;
 use crate::status::wh_status::{self, *};
-use host::Bytes;
 use host::device_pools::Heap;
+use host::error::{Bytes, Error, InvalidFree};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::RwLock;
@@ -35,8 +35,8 @@ pub struct wh_heap_options {
     pub struct_bytes: usize,
     /// Size of the heap in bytes; its maximum if it grows.
     pub bytes: u64,
-    /// Memory that the heap has at first, in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all
-    /// of it. Another value requires a GPU with virtual memory management.
+    /// Initial amount of memory in bytes, at least 1 MiB; `wh_heap_grow` adds more. 0: all. Another
+    /// value requires a GPU with virtual memory management.
     pub initial_bytes: u64,
     /// The largest size in bytes that a size class serves; larger requests take entire slabs. 0:
     /// three slabs.
@@ -54,7 +54,7 @@ const NULL: wh_heap_owner = wh_heap_owner { id: 0 };
 /// The alignment of a request that names none: that of `wh_malloc` in kernels.
 const ALIGN: usize = 16;
 
-pub(crate) static HEAPS: Registry<RwLock<Heap>> = Registry::new("heap", 0);
+pub(crate) static HEAPS: Registry<RwLock<Heap>> = Registry::new("heap", "heap", 0);
 
 /// Calls `body` with the heap.
 pub(crate) fn with_heap<R>(owner: wh_heap_owner, body: impl FnOnce(&Heap) -> Result<R>) -> Result<R> {
@@ -187,7 +187,14 @@ pub unsafe extern "C" fn wh_heap_deallocate(heap: wh_heap_owner, block: *mut c_v
     call(|| {
         with_heap(heap, |heap| {
             // SAFETY: the caller's promise. Wrong addresses are errors.
-            Ok(unsafe { heap.deallocate(DevicePtr(block.cast())) }?)
+            let freed = unsafe { heap.deallocate(DevicePtr(block.cast())) };
+            freed.map_err(|error| match error {
+                Error::InvalidFree(InvalidFree::Heap { first, .. }) => {
+                    let text = format!("a heap cannot free a block: {first}; free each block once");
+                    Failure::new(WH_INVALID_FREE, text)
+                }
+                error => error.into(),
+            })
         })
     })
 }

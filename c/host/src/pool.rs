@@ -3,11 +3,13 @@
 use crate::arguments::{Out, Versioned, given, layout, options};
 use crate::call::call;
 use crate::device::wh_device;
+use crate::failure::Failure;
 use crate::heap_reports::return_value;
 use crate::registry::Registry;
-use crate::status::wh_status;
+use crate::status::wh_status::{self, WH_INVALID_FREE};
 use crate::streams::Streams;
 use crate::strings::return_text;
+use host::error::{Error, InvalidFree};
 use host::host_pools::{CachingPool, DeviceAllocator};
 use std::alloc::Layout;
 use std::ffi::{c_char, c_void};
@@ -58,7 +60,7 @@ struct Pool {
     streams: Streams,
 }
 
-static POOLS: Registry<Pool> = Registry::new("pool", 3);
+static POOLS: Registry<Pool> = Registry::new("pool", "caching pool", 3);
 
 /// Creates a caching pool. Null `options` stand for the defaults.
 ///
@@ -102,8 +104,7 @@ pub extern "C" fn wh_pool_destroy(pool: wh_pool) -> wh_status {
 
 /// Allocates a block for work that is submitted to `stream` from now on. `align` is a power of two;
 /// 0 stands for 256. `stream` is a `CUstream` or `cudaStream_t` of the pool's context; null is the
-/// legacy default stream. The stream of each thread (`cudaStreamPerThread`) is not supported. On the
-/// CPU, `stream` is null.
+/// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, `stream` is null.
 ///
 /// The stream must not be capturing a graph. Call `wh_pool_forget_stream` before it is destroyed.
 ///
@@ -152,13 +153,21 @@ pub unsafe extern "C" fn wh_pool_deallocate(
         // Without a live block there, no layout is right, and the pool returns the reason.
         let layout = pool.pool.layout_of(block).unwrap_or(Layout::new::<u8>());
         // SAFETY: the caller's promise. Wrong addresses are errors.
-        Ok(unsafe { pool.pool.deallocate(block, layout, &stream) }?)
+        let freed = unsafe { pool.pool.deallocate(block, layout, &stream) };
+        freed.map_err(|error| match error {
+            // Without the advice on layouts, which C does not pass.
+            Error::InvalidFree(InvalidFree::Block { allocator, address, why }) => Failure::new(
+                WH_INVALID_FREE,
+                format!("{allocator} cannot free {address:#x}: {why}; free each block once"),
+            ),
+            error => error.into(),
+        })
     })
 }
 
 /// Tells a pool that `stream` is about to be destroyed. Its cached blocks become available to other
-/// streams. Does nothing if the pool does not know the stream. No other thread may use the pool with
-/// this stream at the same time.
+/// streams. Does nothing if the pool has not used the stream. No other thread may use the
+/// pool with this stream at the same time.
 #[unsafe(no_mangle)]
 pub extern "C" fn wh_pool_forget_stream(pool: wh_pool, stream: *mut c_void) -> wh_status {
     call(|| {

@@ -13,8 +13,10 @@ use std::sync::{Arc, RwLock};
 const IDS: u64 = 1 << 56;
 
 pub(crate) struct Registry<T> {
-    /// The kind in the names of types and functions.
+    /// The kind in the names of functions.
     kind: &'static str,
+    /// The kind in texts.
+    name: &'static str,
     first: u64,
     live: RwLock<Live<T>>,
 }
@@ -26,9 +28,9 @@ struct Live<T> {
 
 impl<T> Registry<T> {
     /// The pools of `kind`, which has a number of its own, from 0.
-    pub const fn new(kind: &'static str, number: u64) -> Registry<T> {
+    pub const fn new(kind: &'static str, name: &'static str, number: u64) -> Registry<T> {
         let live = RwLock::new(Live { created: 0, pools: BTreeMap::new() });
-        Registry { kind, first: number * IDS + 1, live }
+        Registry { kind, name, first: number * IDS + 1, live }
     }
 
     /// Adds a pool and returns its id.
@@ -54,15 +56,15 @@ impl<T> Registry<T> {
 
     #[cold]
     fn absent(&self, id: u64, created: u64) -> Failure {
-        let kind = self.kind;
+        let (kind, name) = (self.kind, self.name);
         let text = match id {
-            0 => format!("the {kind} is null (its id is 0); pass one that wh_{kind}_create returned"),
+            0 => format!("the {name} is null (its id is 0); pass one that wh_{kind}_create returned"),
             id if (self.first..self.first + created).contains(&id) => {
                 format!(
-                    "the {kind} with the id {id:#x} was destroyed; wh_{kind}_destroy must be its last use"
+                    "the {name} with the id {id:#x} was destroyed; wh_{kind}_destroy must be its last use"
                 )
             }
-            id => format!("there is no {kind} with the id {id:#x}; pass one that wh_{kind}_create returned"),
+            id => format!("there is no {name} with the id {id:#x}; pass one that wh_{kind}_create returned"),
         };
         Failure::new(WH_INVALID_HANDLE, text)
     }
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn ids_are_used_once_and_by_one_kind() {
-        let (heaps, lists) = (Registry::new("heap", 0), Registry::new("freelist", 1));
+        let (heaps, lists) = (Registry::new("heap", "heap", 0), Registry::new("freelist", "free list", 1));
         let (first, second, list) = (heaps.insert('a'), heaps.insert('b'), lists.insert('c'));
         assert_eq!((*heaps.get(second).unwrap(), *lists.get(list).unwrap()), ('b', 'c'));
         let held = heaps.get(first).unwrap();

@@ -1,7 +1,7 @@
 //! The streams of a caching pool, by raw handle.
 //!
-//! A pool caches blocks by the id of a stream, and each `Stream` made from a raw handle has an id of
-//! its own. So the pool keeps one for each raw handle.
+//! A pool caches blocks by the id of a stream, and each `Stream` made from a raw handle has its own
+//! id. So the pool keeps one for each raw handle.
 
 use crate::failure::{Failure, Result};
 use crate::lock::{read, write};

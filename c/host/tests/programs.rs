@@ -1,5 +1,5 @@
 //! Programs in C and C++ that use the header and the shared library, on the CPU.
-#![cfg(not(loom))]
+#![cfg(all(unix, not(loom)))]
 
 mod compile;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Runs the program and returns what it printed.
 fn run(name: &str, text: &str, language: Language) -> String {
-    let folder = compile(&[(name, text)], language);
+    let folder = compile(name, text, language);
     let mut command = Command::new(folder.path().join("program"));
     let output = command.env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -43,4 +43,11 @@ fn threads_share_pools_and_destroy_them() {
 #[test]
 fn the_header_serves_cpp() {
     run("header", include_str!("c/header.cpp"), Language::Cpp17);
+}
+
+#[test]
+fn the_program_of_the_readme_runs() {
+    let (_, program) = include_str!("../README.md").split_once("```c\n").unwrap();
+    let (program, _) = program.split_once("```").unwrap();
+    assert_eq!(run("readme", program, Language::C99), "a heap of libwarpheap 0.1.0\n");
 }

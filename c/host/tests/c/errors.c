@@ -66,9 +66,9 @@ static void owners(void) {
     wh_freelist_owner list;
     wh_pool pool;
     OPTIONS(wh_bump_options, bump_options);
-    bump_options.bytes = MIB;
+    bump_options.capacity = MIB;
     OPTIONS(wh_freelist_options, list_options);
-    list_options.blocks = list_options.block_bytes = 16;
+    list_options.blocks = list_options.block_size = 16;
     OK(wh_bump_create(cpu(), &bump_options, &bump));
     OK(wh_freelist_create(cpu(), &list_options, &list));
     OK(wh_pool_create(cpu(), NULL, &pool));
@@ -83,7 +83,7 @@ static void owners(void) {
     fails_for_heap(heap, "was destroyed");
     fails_for_others(no_bump, no_list, "is null");
     fails_for_others(bump, list, "was destroyed");
-    fails_for_pool(no_pool, "the pool is null");
+    fails_for_pool(no_pool, "the caching pool is null");
     fails_for_pool(pool, "was destroyed");
 }
 
@@ -125,7 +125,7 @@ static void frees(void) {
     OK(wh_heap_allocate(heap, 64, 0, &block));
     FAILS(wh_heap_deallocate(heap, &foreign), WH_INVALID_FREE, "is not in this heap");
     FAILS(wh_heap_deallocate(heap, NULL), WH_INVALID_FREE, "null");
-    FAILS(wh_heap_deallocate(heap, (char *)block + 4), WH_INVALID_FREE, "first: 0x");
+    FAILS(wh_heap_deallocate(heap, (char *)block + 4), WH_INVALID_FREE, "inside a block");
     OK(wh_heap_deallocate(heap, block));
     FAILS(wh_heap_deallocate(heap, block), WH_INVALID_FREE, "already free");
     OK(wh_heap_destroy(heap));

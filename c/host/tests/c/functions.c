@@ -60,7 +60,7 @@ static void heaps(void) {
 static void arenas(void) {
     wh_bump_owner bump;
     OPTIONS(wh_bump_options, options);
-    options.bytes = MIB;
+    options.capacity = MIB;
     options.min_align = 64;
     options.shards = WH_NO_SHARDS;
     OK(wh_bump_create(cpu(), &options, &bump));
@@ -82,7 +82,7 @@ static void lists(void) {
     wh_freelist_owner list;
     OPTIONS(wh_freelist_options, options);
     options.blocks = 1000;
-    options.block_bytes = 48;
+    options.block_size = 48;
     options.align = 32;
     OK(wh_freelist_create(cpu(), &options, &list));
     wh_freelist *handle = NULL;

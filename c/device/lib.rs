@@ -5,6 +5,7 @@
 //! tests.
 
 pub mod functions;
+pub mod inline;
 
 use warpheap::KernelImage;
 

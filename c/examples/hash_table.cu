@@ -24,7 +24,7 @@ struct Table {
 };
 
 // Thread `i` inserts the key `i * i`. A thread whose allocation fails counts itself.
-__global__ void insert(wh_heap *heap, Table table, unsigned int keys, u64 *failures) {
+__global__ void insert(wh_heap_value heap, Table table, unsigned int keys, u64 *failures) {
     u64 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= keys) {
         return;
@@ -62,7 +62,7 @@ __global__ void look_up(Table table, unsigned int keys, u64 *found) {
 }
 
 // Thread `i` frees chain `i`.
-__global__ void free_chains(wh_heap *heap, Table table, u64 *longest) {
+__global__ void free_chains(wh_heap_value heap, Table table, u64 *longest) {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= table.count) {
         return;
@@ -86,11 +86,11 @@ int main() try {
     cudaMemset(table.buckets, 0, BUCKETS * sizeof(Node *));
     counts[0] = counts[1] = counts[2] = 0;
     warpheap::heap heap(std::uint64_t{1} << 30);
-    insert<<<KEYS / 256, 256>>>(heap.handle(), table, KEYS, &counts[0]);
+    insert<<<KEYS / 256, 256>>>(heap.value(), table, KEYS, &counts[0]);
     look_up<<<KEYS / 256, 256>>>(table, KEYS, &counts[1]);
     cudaDeviceSynchronize();
     u64 live = heap.stats().live_blocks;
-    free_chains<<<BUCKETS / 256, 256>>>(heap.handle(), table, &counts[2]);
+    free_chains<<<BUCKETS / 256, 256>>>(heap.value(), table, &counts[2]);
     if (cudaError_t status = cudaDeviceSynchronize()) {
         std::puts(cudaGetErrorString(status));
         return 1;

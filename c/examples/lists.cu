@@ -13,7 +13,7 @@ struct Node {
 };
 
 // Thread `i` makes a list of `i % 100` nodes. The sum of its values is written to `sums`.
-__global__ void lists(wh_heap *heap, unsigned long long *sums, unsigned int threads) {
+__global__ void lists(wh_heap_value heap, unsigned long long *sums, unsigned int threads) {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= threads) {
         return;
@@ -44,7 +44,7 @@ int main() try {
         return 1;
     }
     warpheap::heap heap(std::uint64_t{4} << 30);
-    lists<<<THREADS / 256, 256>>>(heap.handle(), sums, THREADS);
+    lists<<<THREADS / 256, 256>>>(heap.value(), sums, THREADS);
     if (cudaError_t status = cudaDeviceSynchronize()) {
         std::puts(cudaGetErrorString(status));
         return 1;

@@ -15,10 +15,10 @@ struct Factors {
 };
 
 // Appends a factor. Returns false if the heap is out of memory.
-__device__ bool append(wh_heap *heap, Factors &all, unsigned int factor) {
+__device__ bool append(const wh_heap_value &heap, Factors &all, unsigned int factor) {
     // The block has at least the requested size: grow only if it is full.
-    if (wh_usable_size(heap, all.factors) < (all.count + 1) * sizeof(unsigned int)) {
-        void *grown = wh_realloc(heap, all.factors, 2 * (all.count + 2) * sizeof(unsigned int));
+    if (wh_usable_size(wh_heap_of(heap), all.factors) < (all.count + 1) * sizeof(unsigned int)) {
+        void *grown = wh_realloc(wh_heap_of(heap), all.factors, 2 * (all.count + 2) * sizeof(unsigned int));
         if (grown == nullptr) {
             return false;
         }
@@ -28,7 +28,7 @@ __device__ bool append(wh_heap *heap, Factors &all, unsigned int factor) {
     return true;
 }
 
-__global__ void factorise(wh_heap *heap, Factors *out, unsigned int end) {
+__global__ void factorise(wh_heap_value heap, Factors *out, unsigned int end) {
     unsigned int n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n >= end) {
         return;
@@ -49,7 +49,7 @@ __global__ void factorise(wh_heap *heap, Factors *out, unsigned int end) {
 }
 
 // Counts the numbers whose factors do not multiply to them, and all factors; frees the arrays.
-__global__ void consume(wh_heap *heap, Factors *in, unsigned int end, unsigned long long *counts) {
+__global__ void consume(wh_heap_value heap, Factors *in, unsigned int end, unsigned long long *counts) {
     unsigned int n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n < 2 || n >= end) {
         return;
@@ -73,8 +73,8 @@ int main() try {
     }
     counts[0] = counts[1] = 0;
     warpheap::heap heap(std::uint64_t{1} << 30);
-    factorise<<<END / 256, 256>>>(heap.handle(), factors, END);
-    consume<<<END / 256, 256>>>(heap.handle(), factors, END, counts);
+    factorise<<<END / 256, 256>>>(heap.value(), factors, END);
+    consume<<<END / 256, 256>>>(heap.value(), factors, END, counts);
     if (cudaError_t status = cudaDeviceSynchronize()) {
         std::puts(cudaGetErrorString(status));
         return 1;

@@ -99,15 +99,19 @@ int main(int argc, char **argv) {
             free_floor.push_back(own.time(function_of(floor_free), addresses.all(), counters.words));
         }
         double a = median(alloc_floor), f = median(free_floor);
-        warpheap_heap by_address{heap.handle()};
+        wh_heap_value value = heap.value();
+        wh_heap *address = heap.handle();
         Kernels cpp{"C++", "nvcc", function_of(cpp_alloc), function_of(cpp_free), function_of(cpp_pairs)};
-        bench(cpp, by_address, bytes, a, f);
+        bench(cpp, value, bytes, a, f);
         Kernels driver{"C++", "driver", by_driver.function("cpp_alloc"), by_driver.function("cpp_free"),
                        by_driver.function("cpp_pairs")};
-        bench(driver, by_address, bytes, a, f);
+        bench(driver, value, bytes, a, f);
+        Kernels calls{"C++, handle by address", "nvcc", function_of(linked_alloc), function_of(linked_free),
+                      function_of(linked_pairs)};
+        bench(calls, address, bytes, a, f);
         Kernels in_rust{"Rust", "inlined", rust.function("rust_alloc"), rust.function("rust_free"),
                         rust.function("rust_pairs")};
-        bench(in_rust, by_value(heap.handle()), bytes, a, f);
+        bench(in_rust, value, bytes, a, f);
     }
     // One turn: CUDA's malloc takes seconds for 64.
     CUfunction cuda = function_of(cuda_pairs);

@@ -49,15 +49,6 @@ inline std::string read(const char *path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The handle of a heap as kernels in Rust receive it: the structure itself.
-struct by_value {
-    u64 words[18];
-
-    explicit by_value(const wh_heap *handle) {
-        CHECK(cudaMemcpy(words, handle, sizeof words, cudaMemcpyDeviceToHost));
-    }
-};
-
 // Zeroed words in device memory.
 struct Words : slice {
     explicit Words(u64 n) : slice{nullptr, n} {

@@ -27,9 +27,9 @@ struct cuda_heap {
     __device__ static void free(void *block) { ::free(block); }
 };
 
-// A heap of warpheap.
+// A heap of warpheap, by value: the common case is inlined.
 struct warpheap_heap {
-    wh_heap *heap;
+    wh_heap_value heap;
     __device__ void *malloc(size_t size) const { return wh_malloc(heap, size); }
     __device__ void free(void *block) const { wh_free(heap, block); }
 };
@@ -45,6 +45,13 @@ __device__ inline void add(slice counts, count which, u64 n) {
         atomicAdd(counts.words + which, n);
     }
 }
+
+// The same, by address: each call is one of the library.
+struct linked_heap {
+    wh_heap *heap;
+    __device__ void *malloc(size_t size) const { return wh_malloc(heap, size); }
+    __device__ void free(void *block) const { wh_free(heap, block); }
+};
 
 // Every thread repeatedly allocates a block, stores 8 bytes in it and frees it.
 template <class Heap> __device__ void pairs(Heap heap, slice counts, u32 turns, u32 bytes) {
@@ -76,6 +83,22 @@ __global__ void cpp_free(warpheap_heap heap, slice blocks) {
 }
 
 __global__ void cpp_pairs(warpheap_heap heap, slice counts, u32 turns, u32 bytes) {
+    pairs(heap, counts, turns, bytes);
+}
+
+__global__ void linked_alloc(linked_heap heap, slice blocks, u32 bytes) {
+    if (index() < blocks.count) {
+        blocks.words[index()] = reinterpret_cast<u64>(heap.malloc(bytes));
+    }
+}
+
+__global__ void linked_free(linked_heap heap, slice blocks) {
+    if (index() < blocks.count) {
+        heap.free(reinterpret_cast<void *>(blocks.words[index()]));
+    }
+}
+
+__global__ void linked_pairs(linked_heap heap, slice counts, u32 turns, u32 bytes) {
     pairs(heap, counts, turns, bytes);
 }
 

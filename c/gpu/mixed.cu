@@ -8,7 +8,8 @@
 #include <chrono>
 #include <cstring>
 
-constexpr u32 THREADS = 1 << 18, STEPS = 64;
+// Both kernels together fill a GPU with 132 multiprocessors.
+constexpr u32 THREADS = 1 << 17, STEPS = 64;
 
 int main(int argc, char **argv) {
     if (argc < 3 || argc > 4 || (argc == 4 && std::strcmp(argv[3], "plant") != 0)) {
@@ -27,7 +28,7 @@ int main(int argc, char **argv) {
         CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     }
     exchange_round round{1, STEPS, 16, 512, 0};
-    by_value value(heap.handle());
+    wh_heap_value value = heap.value();
     auto began = std::chrono::steady_clock::now();
     u64 launches = 0;
     std::vector<u64> seen;
@@ -35,7 +36,7 @@ int main(int argc, char **argv) {
         round.language = 0;
         launch(rust_exchange, THREADS, streams[0], value, cells.all(), counts.all(), round);
         round.language = 1;
-        launch(cpp, THREADS, streams[1], warpheap_heap{heap.handle()}, cells.all(), counts.all(), round, plant);
+        launch(cpp, THREADS, streams[1], value, cells.all(), counts.all(), round, plant);
         launches += 2;
         if (launches % 16 == 0 || plant) {
             CHECK(cudaDeviceSynchronize());

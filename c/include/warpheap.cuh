@@ -5,7 +5,7 @@
 // by nvJitLink, or by the driver (`cuLinkAddData`). The host makes the pools with `warpheap.h` and
 // passes their handles to kernels:
 //
-//     __global__ void kernel(wh_heap *heap) {
+//     __global__ void kernel(wh_heap_value heap) {
 //         int *block = static_cast<int *>(wh_malloc(heap, 64));
 //         if (block) { block[0] = 1; wh_free(heap, block); }
 //     }
@@ -16,7 +16,14 @@
 #ifndef WARPHEAP_CUH
 #define WARPHEAP_CUH
 
-#if !defined(__CUDACC_RTC__)
+#if defined(__CUDACC_RTC__)
+// As in `warpheap.h`, which NVRTC has no headers for.
+typedef struct wh_heap_value {
+    unsigned long long wide[14];
+    unsigned int narrow[8];
+} wh_heap_value;
+#else
+#include "warpheap.h"
 #include <cstddef>
 #include <new>
 #endif
@@ -30,6 +37,7 @@
 
 static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "warpheap needs 64-bit addresses");
 static_assert(sizeof(unsigned int) == 4, "a mask of lanes has 32 bits");
+static_assert(sizeof(wh_heap_value) == 144, "the handle of a heap has 144 bytes");
 
 extern "C" {
 
@@ -81,6 +89,46 @@ WH_DEVICE void *wh_freelist_alloc(wh_freelist *list);
 WH_DEVICE void wh_freelist_free(wh_freelist *list, void *block);
 
 } // extern "C"
+
+// ---- The fast way: the handle by value ---------------------------------------------------------
+
+// Kernels that receive the handle by value, as `wh_heap_get_value` returns it, allocate and free
+// about twice as fast: the common case is inlined, and reads the handle as it reads other kernel
+// parameters. Blocks of both ways are the same.
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+// What is left to do after the inlined part; `rest` is 0 if nothing is.
+struct wh_malloc_step {
+    unsigned long long words[2], rest;
+};
+struct wh_free_step {
+    unsigned long long words[2], rest;
+};
+extern "C" __device__ void *wh_malloc_finish(wh_heap *heap, size_t size, wh_malloc_step step);
+extern "C" __device__ void wh_free_finish(wh_heap *heap, void *block, wh_free_step step);
+#include "warpheap_inline.cuh"
+
+// The handle by address, for all other functions.
+__device__ inline wh_heap *wh_heap_of(const wh_heap_value &heap) {
+    return reinterpret_cast<wh_heap *>(heap.wide[13]);
+}
+
+// As the functions of these names above.
+__device__ inline void *wh_malloc(const wh_heap_value &heap, size_t size) {
+    wh_malloc_step step = wh_malloc_begin(heap, size);
+    if (step.rest == 0) {
+        return reinterpret_cast<void *>(step.words[0]);
+    }
+    return wh_malloc_finish(wh_heap_of(heap), size, step);
+}
+__device__ inline void wh_free(const wh_heap_value &heap, void *block) {
+    wh_free_step step = wh_free_begin(heap, block);
+    if (step.rest != 0) {
+        wh_free_finish(wh_heap_of(heap), block, step);
+    }
+}
+
+#endif
 
 namespace warpheap {
 

@@ -143,6 +143,15 @@ typedef struct wh_heap_owner {
   uint64_t id;
 } wh_heap_owner;
 
+// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case of
+// `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
+typedef struct wh_heap_value {
+  // Addresses on the device; the last one is that of `wh_heap_handle`.
+  uint64_t wide[14];
+  // Sizes and counts.
+  uint32_t narrow[8];
+} wh_heap_value;
+
 // Statistics of a heap, in bytes if not said otherwise. Set `struct_bytes` before the call.
 typedef struct wh_heap_stats {
   // `sizeof(wh_heap_stats)`.
@@ -264,6 +273,9 @@ wh_status wh_heap_destroy(struct wh_heap_owner heap);
 
 // Returns the heap in device memory: the argument for kernels, valid until the heap is destroyed.
 wh_status wh_heap_handle(struct wh_heap_owner heap, struct wh_heap **handle);
+
+// Returns the handle of a heap by value, valid until the heap is destroyed.
+wh_status wh_heap_get_value(struct wh_heap_owner heap, struct wh_heap_value *value);
 
 // Waits for the device, then grows the memory of a heap to at least `bytes`, up to
 // `wh_heap_options.bytes`, and returns its size. `size` may be null. Later kernels can use the new

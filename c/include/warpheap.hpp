@@ -2,7 +2,7 @@
 // destructors. Link libwarpheap. C++17.
 //
 //     warpheap::heap heap(std::uint64_t{1} << 30);    // on the current CUDA context
-//     kernel<<<blocks, threads>>>(heap.handle());
+//     kernel<<<blocks, threads>>>(heap.value());
 //     std::puts(heap.report().c_str());
 #ifndef WARPHEAP_HPP
 #define WARPHEAP_HPP
@@ -88,6 +88,12 @@ public:
         check(wh_heap_create(device, &options, &owner_));
     }
 
+    // The argument for kernels in the form that is the fastest in CUDA C++.
+    wh_heap_value value() const {
+        wh_heap_value value{};
+        check(wh_heap_get_value(owner_, &value));
+        return value;
+    }
     // Waits for the device, then frees all blocks.
     void reset() { check(wh_heap_reset(owner_)); }
     // Waits for the device, then returns statistics.

@@ -3,6 +3,7 @@
 use super::{DEFAULT_ALIGN, address, layout};
 use core::ptr::{NonNull, null_mut};
 use warpheap_device::heap::Heap;
+use warpheap_device::heap::split::{AllocStep, FreeStep};
 
 /// Allocates `size` bytes, aligned to 16. Returns null if `size` is 0 or the heap is out of memory.
 ///
@@ -21,6 +22,29 @@ pub unsafe extern "C" fn wh_malloc(heap: Option<&Heap>, size: usize) -> *mut u8 
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn wh_aligned_alloc(heap: Option<&Heap>, align: usize, size: usize) -> *mut u8 {
     alloc(heap, align, size)
+}
+
+/// The first part of [`wh_malloc`], which calls no other function. If `rest` of the result is not
+/// 0, [`wh_malloc_finish`] follows; otherwise `address` is the result.
+///
+/// # Safety
+/// As for [`wh_malloc`].
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_malloc_begin(heap: &Heap, size: usize) -> AllocStep {
+    let Some(layout) = layout(size, DEFAULT_ALIGN) else { return AllocStep::done(0) };
+    heap.begin_alloc(layout)
+}
+
+/// The second part of [`wh_malloc`].
+///
+/// # Safety
+/// [`wh_malloc_begin`] returned `step` to this thread for the same arguments. All lanes of a warp to
+/// which it returned a `rest` make this call.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_malloc_finish(heap: &Heap, size: usize, step: AllocStep) -> *mut u8 {
+    let Some(layout) = layout(size, DEFAULT_ALIGN) else { return null_mut() };
+    // SAFETY: the caller's promise.
+    address(unsafe { heap.finish_alloc(layout, step) })
 }
 
 #[inline(always)]
@@ -73,6 +97,31 @@ pub unsafe extern "C" fn wh_free(heap: Option<&Heap>, block: *mut u8) {
     if let (Some(heap), Some(block)) = (heap, NonNull::new(block)) {
         // SAFETY: the caller's promise.
         unsafe { heap.free(block) };
+    }
+}
+
+/// The first part of [`wh_free`], which calls no other function. If `rest` of the result is not 0,
+/// [`wh_free_finish`] follows.
+///
+/// # Safety
+/// As for [`wh_free`].
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_free_begin(heap: &Heap, block: *mut u8) -> FreeStep {
+    let Some(block) = NonNull::new(block) else { return FreeStep::DONE };
+    // SAFETY: the caller's promise.
+    unsafe { heap.begin_free(block) }
+}
+
+/// The second part of [`wh_free`].
+///
+/// # Safety
+/// [`wh_free_begin`] returned `step` to this thread for the same arguments. All lanes of a warp to
+/// which it returned a `rest` make this call.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn wh_free_finish(heap: &Heap, block: *mut u8, step: FreeStep) {
+    if let Some(block) = NonNull::new(block) {
+        // SAFETY: the caller's promise.
+        unsafe { heap.finish_free_step(block, step) };
     }
 }
 

@@ -12,11 +12,22 @@ use host::error::{Bytes, Error, InvalidFree};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::RwLock;
-use warpheap_device::kernel::DevicePtr;
+use warpheap_device::kernel::{DevicePtr, KernelArg};
 
 /// A heap in device memory, which kernels allocate from.
 pub struct wh_heap {
     _opaque: [u8; 0],
+}
+
+/// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case of
+/// `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct wh_heap_value {
+    /// Addresses on the device; the last one is that of `wh_heap_handle`.
+    pub wide: [u64; 14],
+    /// Sizes and counts.
+    pub narrow: [u32; 8],
 }
 
 /// A heap, as the host owns it.
@@ -117,6 +128,26 @@ pub unsafe extern "C" fn wh_heap_handle(heap: wh_heap_owner, handle: *mut *mut w
         let out = unsafe { Out::new(handle, "handle", null_mut()) }?;
         let address = with_heap(heap, |heap| Ok(heap.device_address()))?;
         out.set(address as *mut wh_heap);
+        Ok(())
+    })
+}
+
+/// Returns the handle of a heap by value, valid until the heap is destroyed.
+///
+/// # Safety
+/// `value` is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wh_heap_get_value(heap: wh_heap_owner, value: *mut wh_heap_value) -> wh_status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(value, "value", wh_heap_value { wide: [0; 14], narrow: [0; 8] }) }?;
+        let handle = with_heap(heap, |heap| Ok(heap.handle().to_abi()))?;
+        if size_of_val(&handle) != size_of::<wh_heap_value>() {
+            let why = "libwarpheap was built with the feature `debug`, which changes the handle";
+            return Err(Failure::new(WH_NOT_SUPPORTED, why));
+        }
+        // SAFETY: both have the same size and consist of integers and addresses.
+        out.set(unsafe { std::mem::transmute_copy(&handle) });
         Ok(())
     })
 }

@@ -17,9 +17,9 @@ use core::ptr::NonNull;
 /// A block of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    run: Run,
+    pub run: Run,
     /// The number of the block in the run.
-    block: u32,
+    pub block: u32,
 }
 
 impl Heap {
@@ -129,7 +129,7 @@ impl Heap {
         clippy::too_many_arguments,
         reason = "in registers: a structure would be on every thread's stack"
     )]
-    fn finish_free(
+    pub(super) fn finish_free(
         &self,
         first: u32,
         class: SizeClass,
@@ -150,7 +150,7 @@ impl Heap {
     /// The bits that the caller's lane is to set: those of all lanes with blocks in the same word
     /// of the bitmap if it leads them, otherwise none.
     #[inline(always)]
-    fn gather(&self, warp: Warp, place: Place) -> u32 {
+    pub(super) fn gather(&self, warp: Warp, place: Place) -> u32 {
         let own = 1 << (place.block % WORD_BITS);
         let word = self.runs().first_word(place.run.first) + place.block / WORD_BITS;
         let after = word.wrapping_sub(warp.broadcast_32(word));

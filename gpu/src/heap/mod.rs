@@ -68,6 +68,7 @@ mod scatter;
 mod search;
 mod set_search;
 mod slabs;
+pub mod split;
 #[cfg(loom)]
 mod steps;
 #[cfg(all(test, not(loom)))]

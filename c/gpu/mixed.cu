@@ -18,8 +18,8 @@ int main(int argc, char **argv) {
     u64 wanted = std::strtoull(argv[2], nullptr, 10);
     u32 plant = argc == 4;
     CHECK(cudaFree(nullptr));
-    // Small, so that it is nearly full at times.
-    warpheap::heap heap(u64{192} << 20);
+    // Small, so that it is full at times.
+    warpheap::heap heap(u64{64} << 20);
     Words cells(THREADS), counts(4);
     Linked rust({read(argv[1])}, 32);
     CUfunction rust_exchange = rust.function("rust_exchange"), cpp = function_of(cpp_exchange);

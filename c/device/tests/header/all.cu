@@ -7,7 +7,9 @@ struct pair {
     __device__ pair(int a, double b) : first(a), second(b) {}
 };
 
-__global__ void call_all(wh_heap *heap, wh_bump *arena, wh_freelist *list, void **out) {
+__global__ void call_all(wh_heap_value value, wh_bump *arena, wh_freelist *list, void **out) {
+    wh_free(value, wh_malloc(value, 24));
+    wh_heap *heap = wh_heap_of(value);
     void *whole = nullptr;
     void *block = wh_realloc(heap, wh_malloc(heap, 16), 64);
     out[0] = reinterpret_cast<void *>(wh_usable_size(heap, block));

@@ -1,5 +1,5 @@
 //! `warpheap.cuh`: a host compiler accepts it, it declares the functions of the library and no
-//! others, and nvcc gives them the same parameters and links both.
+//! others, and nvcc gives them the same parameters, inlines the fast paths and links both.
 //!
 //! nvcc is looked up in `WARPHEAP_NVCC` and on the PATH. Without it, tests that need it have nothing
 //! to check and pass, unless `WARPHEAP_REQUIRE_NVCC=1`.
@@ -12,17 +12,23 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use warpheap_build::functions;
-use warpheap_c_device::libraries;
+use warpheap_c_device::{inline, libraries};
 
 const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../include");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/header/all.cu");
 
-/// The functions that the header declares for kernels.
+/// The functions of which the library has the text for inline assembly only.
+const INLINED: [&str; 2] = ["wh_malloc_begin", "wh_free_begin"];
+
+/// The functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let text = fs::read_to_string(PathBuf::from(INCLUDE).join("warpheap.cuh")).unwrap();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("WH_DEVICE "));
-    let names = lines.map(|line| line.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap());
-    names.map(String::from).collect()
+    let declaration = |line: &'_ str| {
+        let starts = ["WH_DEVICE ", "extern \"C\" __device__ "];
+        let rest = starts.iter().find_map(|start| line.strip_prefix(start))?;
+        Some(rest.split('(').next()?.rsplit([' ', '*']).next()?.to_owned())
+    };
+    text.lines().filter_map(declaration).collect()
 }
 
 #[test]
@@ -45,7 +51,8 @@ fn the_header_declares_what_the_library_defines() {
     let Ok(libraries) = libraries() else { return nvcc::check_is_optional("WARPHEAP_REQUIRE_COMPILER") };
     for library in libraries {
         let defined: BTreeSet<_> = functions(library.ptx).map(String::from).collect();
-        assert_eq!(declared, defined, "{}", library.arch);
+        let expected = declared.iter().cloned().chain(INLINED.map(String::from)).collect();
+        assert_eq!(defined, expected, "{}", library.arch);
         assert!(!library.ptx.contains(".visible .global"), "variables would clash between libraries");
         assert!(library.ptx.contains(&format!(".target {}", library.arch)));
     }
@@ -59,17 +66,19 @@ fn nvcc_declares_the_parameters_of_the_library_and_links_both() {
     };
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
+    fs::write(place("warpheap_inline.cuh"), inline::header(libraries).unwrap()).unwrap();
     let library = libraries.last().unwrap();
     let arch = format!("-arch={}", library.arch);
     let compile = |kind: &str, to: &str| {
         let mut command = nvcc.command();
-        command.args(["-std=c++17", "-rdc=true", &arch, "-I", INCLUDE, kind, CALLS, "-o"]);
-        run(command.arg(place(to)));
+        command.args(["-std=c++17", "-rdc=true", &arch, "-I", INCLUDE, kind, CALLS, "-I"]);
+        run(command.arg(folder.path()).arg("-o").arg(place(to)));
     };
 
     compile("-ptx", "calls.ptx");
     let declared = prototypes(&fs::read_to_string(place("calls.ptx")).unwrap(), ".extern .func");
-    let defined = prototypes(library.ptx, ".visible .func");
+    let mut defined = prototypes(library.ptx, ".visible .func");
+    defined.retain(|name, _| !INLINED.contains(&name.as_str()));
     assert_eq!(declared, defined);
 
     compile("-c", "calls.o");

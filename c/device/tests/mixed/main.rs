@@ -8,7 +8,9 @@ use kernels::{Counts, ExchangeRound, Heaps, exchange, rust_alloc, rust_exchange,
 use std::ptr::NonNull;
 use warpheap::device_pools::Heap;
 use warpheap::{Device, DeviceBuffer, LaunchConfig};
-use warpheap_c_device::functions::heap::{wh_free, wh_malloc};
+use warpheap_c_device::functions::heap::{
+    wh_free, wh_free_begin, wh_free_finish, wh_malloc_begin, wh_malloc_finish,
+};
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;
 
@@ -16,7 +18,7 @@ const THREADS: u32 = 256;
 const STEPS: u32 = 40;
 
 kernel! {
-    /// As [`rust_exchange`], with the C functions.
+    /// As [`rust_exchange`], with the C functions, as C++ calls them: in two parts.
     ///
     /// # Safety
     /// As for [`rust_exchange`]; `heap` is the device address of the heap. If `plant` is not 0, each
@@ -29,19 +31,30 @@ kernel! {
         plant: u32,
     ) {
         // SAFETY: the caller's promise.
-        let heap = unsafe { (heap as *const warpheap_device::heap::Heap).as_ref() };
+        let heap = unsafe { &*(heap as *const warpheap_device::heap::Heap) };
         let own = Heaps {
             alloc: |bytes| {
                 // SAFETY: a live heap.
-                let block = unsafe { wh_malloc(heap, bytes as usize) };
+                let step = unsafe { wh_malloc_begin(heap, bytes as usize) };
+                let block = match step.rest {
+                    0 => step.address as *mut u8,
+                    // SAFETY: as `wh_malloc_begin` requires; all lanes that began are here.
+                    _ => unsafe { wh_malloc_finish(heap, bytes as usize, step) },
+                };
                 if plant != 0 {
                     // SAFETY: never: the fault that is planted.
-                    unsafe { wh_free(heap, block) };
+                    unsafe { wh_free(Some(heap), block) };
                 }
                 block
             },
-            // SAFETY: the exchange frees a block that it owns.
-            free: |block: NonNull<u8>| unsafe { wh_free(heap, block.as_ptr()) },
+            free: |block: NonNull<u8>| {
+                // SAFETY: the exchange frees a block that it owns.
+                let step = unsafe { wh_free_begin(heap, block.as_ptr()) };
+                if step.rest != 0 {
+                    // SAFETY: as `wh_free_begin` requires; all lanes that began are here.
+                    unsafe { wh_free_finish(heap, block.as_ptr(), step) };
+                }
+            },
         };
         // SAFETY: the caller's promise.
         unsafe { exchange(&own, cells, Counts::of(counts), round) }

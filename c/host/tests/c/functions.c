@@ -14,6 +14,9 @@ static void heaps(void) {
     wh_heap *handle = NULL;
     OK(wh_heap_handle(heap, &handle));
     REQUIRE(handle != NULL);
+    wh_heap_value value;
+    OK(wh_heap_get_value(heap, &value));
+    REQUIRE(value.wide[13] == (uintptr_t)handle);
     uint64_t size = 0;
     OK(wh_heap_grow(heap, 4 * MIB, &size));
     REQUIRE(size == 4 * MIB);

@@ -92,3 +92,30 @@ fn nvcc_declares_the_parameters_of_the_library_and_links_both() {
         .arg(place("linked.o")));
     assert_eq!(linked, "", "the linker has warnings");
 }
+
+#[test]
+fn the_programs_compile_without_warnings() {
+    let (Some(nvcc), Ok(libraries)) = (Nvcc::find(), libraries()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("warpheap_inline.cuh"), inline::header(libraries).unwrap()).unwrap();
+    let sources = ["../examples", "../gpu"].map(|name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name));
+    let files =
+        sources.iter().flat_map(|sources| fs::read_dir(sources).unwrap()).map(|file| file.unwrap().path());
+    let programs: Vec<_> = files.filter(|file| file.extension().is_some_and(|it| it == "cu")).collect();
+    assert!(programs.len() >= 5, "{programs:?}");
+    for program in programs {
+        let mut command = nvcc.command();
+        command.args([
+            "-std=c++17",
+            "-rdc=true",
+            "-arch=sm_90",
+            "-Xcompiler",
+            "-Wall,-Wextra",
+            "-I",
+            INCLUDE,
+        ]);
+        command.arg("-I").arg(folder.path()).arg("-I").arg(&sources[1]);
+        let text = run(command.arg("-c").arg(&program).arg("-o").arg(folder.path().join("program.o")));
+        assert_eq!(text, "", "{}", program.display());
+    }
+}

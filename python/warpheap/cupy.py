@@ -68,12 +68,7 @@ def _module(code, options, name_expressions, device_id):
     """The loaded module for a device, and the mangled names of the expressions."""
     capability = cupy.cuda.Device(device_id).compute_capability
     major, minor = int(capability[:-1]), int(capability[-1])
-    options = (
-        *options,
-        _RELOCATABLE,
-        f"-I{include_dir()}",
-        f"-arch=compute_{capability}",
-    )
+    options = (*options, _RELOCATABLE, f"-arch=compute_{capability}", *_include())
     if not any(option.startswith(("-std", "--std")) for option in options):
         options = (*options, "-std=c++17")
     program = cupy.cuda.compiler._NVRTCProgram(
@@ -86,6 +81,14 @@ def _module(code, options, name_expressions, device_id):
     module = cupy.cuda.function.Module()
     module.load(link.complete())
     return module, names or {}
+
+
+def _include():
+    """The option for the headers, if this build has them. Code may declare the functions itself."""
+    try:
+        return (f"-I{include_dir()}",)
+    except NotSupported:
+        return ()
 
 
 def _terminated(ptx):

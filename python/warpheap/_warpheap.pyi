@@ -2,7 +2,9 @@
 
 from os import PathLike
 from types import TracebackType
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, final
+
+from typing_extensions import Self
 
 class _Stream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...

@@ -117,7 +117,12 @@ realloc = _declare(
     "int64(int64, int64, int64)",
     "realloc(heap, block, size): resizes a block; its contents stay. 0 if that is not possible.",
 )
-free = _procedure("free", types.int64, types.int64, doc="free(heap, block): frees a block. Ignores 0.")
+free = _procedure(
+    "free",
+    types.int64,
+    types.int64,
+    doc="free(heap, block): frees a block. Ignores 0.",
+)
 usable_size = _declare(
     "usable_size",
     "int64(int64, int64)",

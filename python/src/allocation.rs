@@ -78,7 +78,7 @@ impl Allocation {
     /// Raises `InvalidFree` if it was freed before.
     #[pyo3(signature = (stream = None))]
     fn free(&self, py: Python<'_>, stream: Option<RawStream>) -> PyResult<()> {
-        let raw = stream.map_or(self.stream, |stream| stream.0);
+        let raw = stream.map_or(self.stream, |stream| self.backing.owners().keep(py, &stream));
         Ok(py.detach(|| self.release(raw))?)
     }
 

@@ -23,8 +23,13 @@ pub fn layout(bytes: u64, align: u64) -> Result<Layout> {
 ///
 /// In Python, an integer, or a stream of CuPy, Numba, PyTorch, RMM or cuda.core: an object with
 /// `__cuda_stream__`, `ptr`, `cuda_stream`, `handle` or `value`. The default, `None`, is 0.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawStream(pub u64);
+#[derive(Debug, Default)]
+pub struct RawStream {
+    /// The `CUstream`.
+    pub raw: u64,
+    /// The object that was passed, unless it was a number: the stream may end with it.
+    pub owner: Option<Py<PyAny>>,
+}
 
 /// Attributes with a stream's handle: PyTorch, CuPy, Numba, RMM.
 const HANDLES: [&str; 4] = ["cuda_stream", "ptr", "handle", "value"];
@@ -34,33 +39,40 @@ impl<'py> FromPyObject<'_, 'py> for RawStream {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<RawStream> {
         if object.is_none() {
-            return Ok(RawStream(0));
+            return Ok(RawStream::default());
         }
         if let Some(raw) = number(&object)? {
-            return Ok(RawStream(raw));
+            return Ok(RawStream { raw, owner: None });
         }
-        if let Ok(method) = object.getattr("__cuda_stream__") {
-            let (_version, raw) = method.call0()?.extract::<(u64, u64)>()?;
-            return Ok(RawStream(raw));
+        match handle(&object)? {
+            Some(raw) => Ok(RawStream { raw, owner: Some(object.to_owned().unbind()) }),
+            None => Err(PyTypeError::new_err(format!(
+                "a stream was expected: an integer, or an object with `__cuda_stream__`; a {} was given",
+                object.get_type().name()?
+            ))),
         }
-        for name in HANDLES {
-            let Ok(handle) = object.getattr(name) else { continue };
-            let handle = if handle.is_callable() { handle.call0()? } else { handle };
-            // ctypes: the handle of a `c_void_p` is its `value`, `None` for null.
-            let handle = handle.getattr("value").unwrap_or(handle);
-            if handle.is_none() {
-                return Ok(RawStream(0));
-            }
-            if let Some(raw) = number(&handle)? {
-                return Ok(RawStream(raw));
-            }
-        }
-        let text = format!(
-            "a stream was expected: an integer, or an object with `__cuda_stream__`; a {} was given",
-            object.get_type().name()?
-        );
-        Err(PyTypeError::new_err(text))
     }
+}
+
+/// The `CUstream` of a stream object.
+fn handle(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if let Ok(method) = object.getattr("__cuda_stream__") {
+        let (_version, raw) = method.call0()?.extract::<(u64, u64)>()?;
+        return Ok(Some(raw));
+    }
+    for name in HANDLES {
+        let Ok(handle) = object.getattr(name) else { continue };
+        let handle = if handle.is_callable() { handle.call0()? } else { handle };
+        // ctypes: the handle of a `c_void_p` is its `value`, `None` for null.
+        let handle = handle.getattr("value").unwrap_or(handle);
+        if handle.is_none() {
+            return Ok(Some(0));
+        }
+        if let Some(raw) = number(&handle)? {
+            return Ok(Some(raw));
+        }
+    }
+    Ok(None)
 }
 
 /// The integer, or `None` for an object that is none. Fails for one that is out of range.

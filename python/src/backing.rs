@@ -4,7 +4,7 @@
 
 use crate::arguments::layout;
 use crate::failure::{Failure, Result};
-use crate::streams::Streams;
+use crate::streams::{Owners, Streams};
 use std::alloc::Layout;
 use std::fmt;
 use std::fs::File;
@@ -21,6 +21,8 @@ pub struct Backing {
     allocator: Box<dyn DeviceAllocator>,
     flush: Option<Flush>,
     streams: Streams,
+    /// After all that uses their streams.
+    owners: Arc<Owners>,
 }
 
 impl fmt::Debug for Backing {
@@ -32,21 +34,26 @@ impl fmt::Debug for Backing {
 impl Backing {
     /// Allocates from `pool`, and writes each call to the file `log`, if there is one.
     pub fn new(pool: Arc<impl DeviceAllocator + 'static>, log: Option<&Path>) -> Result<Backing> {
-        let streams = Streams::new(pool.device());
+        let (streams, owners) = (Streams::new(pool.device()), Arc::default());
         let Some(path) = log else {
-            return Ok(Backing { allocator: Box::new(pool), flush: None, streams });
+            return Ok(Backing { allocator: Box::new(pool), flush: None, streams, owners });
         };
         let file = File::create(path)
             .map_err(|error| Failure::invalid_file(format!("{}: {error}", path.display())))?;
         let logged = Arc::new(Logged::new(pool, file));
         let for_flush = logged.clone();
         let flush: Flush = Box::new(move || for_flush.flush());
-        Ok(Backing { allocator: Box::new(logged), flush: Some(flush), streams })
+        Ok(Backing { allocator: Box::new(logged), flush: Some(flush), streams, owners })
     }
 
     /// The streams.
     pub fn streams(&self) -> &Streams {
         &self.streams
+    }
+
+    /// The stream objects.
+    pub fn owners(&self) -> &Arc<Owners> {
+        &self.owners
     }
 
     /// The device.

@@ -8,8 +8,10 @@ use crate::failure::Failure;
 use crate::pools::Open;
 use crate::report::Report;
 use crate::slot::Slot;
+use crate::streams::Owners;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 use warpheap::host_pools::{self, DeviceAllocator};
 
 /// Device memory in blocks of one size, allocated and freed in constant time.
@@ -21,6 +23,7 @@ use warpheap::host_pools::{self, DeviceAllocator};
 #[derive(Debug)]
 pub struct BlockPool {
     device: Device,
+    owners: Arc<Owners>,
     pool: Slot<Open<host_pools::BlockPool>>,
 }
 
@@ -43,7 +46,8 @@ impl BlockPool {
             builder = builder.name(name);
         }
         let open = py.detach(|| Open::new(builder.build(&device.inner).map_err(Failure::from)?, log))?;
-        Ok(BlockPool { device, pool: Slot::new("pool", open) })
+        let owners = open.backing().owners().clone();
+        Ok(BlockPool { device, owners, pool: Slot::new("pool", open) })
     }
 
     /// The device.
@@ -56,22 +60,24 @@ impl BlockPool {
     ///
     /// Raises `OutOfMemory` if all blocks are allocated, or `InvalidRequest` if no block is large
     /// enough.
-    #[pyo3(signature = (nbytes, stream = RawStream(0), align = 1))]
+    #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 1))]
     fn allocate(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<Allocation> {
-        self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, stream.0))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, raw))
     }
 
     /// As `allocate`, but returns the address. `deallocate_raw` frees it.
-    #[pyo3(signature = (nbytes, stream = RawStream(0), align = 1))]
+    #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 1))]
     fn allocate_raw(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<u64> {
-        self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, stream.0)?.0))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, raw)?.0))
     }
 
     /// Frees a block of `allocate_raw`, after the work submitted to `stream` so far. Only that work
     /// may use the block.
     ///
     /// Raises `InvalidFree` if no such block is live.
-    #[pyo3(signature = (ptr, nbytes, stream = RawStream(0), align = 1))]
+    #[pyo3(signature = (ptr, nbytes, stream = RawStream::default(), align = 1))]
     fn deallocate_raw(
         &self,
         py: Python<'_>,
@@ -80,15 +86,18 @@ impl BlockPool {
         stream: RawStream,
         align: u64,
     ) -> PyResult<()> {
-        self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, stream))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, raw))
     }
 
     /// Ends the use of a stream, before it is destroyed.
     fn forget_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
         self.pool.with(py, |open| {
-            open.backing().streams().forget(stream.0);
+            open.backing().streams().forget(stream.raw);
             Ok(())
-        })
+        })?;
+        self.owners.forget(py, stream.raw);
+        Ok(())
     }
 
     /// Statistics: free and live blocks, hits and misses.

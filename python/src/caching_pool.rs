@@ -8,16 +8,19 @@ use crate::failure::Failure;
 use crate::pools::Open;
 use crate::report::Report;
 use crate::slot::Slot;
+use crate::streams::Owners;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 use warpheap::host_pools::{self, DeviceAllocator};
 
 /// Device memory of any size, cached for each stream.
 ///
 /// Memory is freed in the order of a stream, and is reused at once on that stream. A stream is an
-/// integer, the `CUstream`, or an object with `__cuda_stream__`; 0 is the default stream. Each
-/// stream must exist until the pool is closed and its allocations are freed, or until
-/// `forget_stream`, and must not be captured into a graph.
+/// integer, the `CUstream`, or an object with `__cuda_stream__`; 0 is the default stream. The pool
+/// keeps stream objects alive. A stream that is passed as an integer must exist until the pool is
+/// closed and its allocations are freed, or until `forget_stream`. No stream may be captured into a
+/// graph.
 ///
 /// `max_bytes` limits the memory that the pool takes from the device. The other settings are those
 /// of the Rust type of this name. `log` names a file for a row for each call, which `replay` and
@@ -26,13 +29,15 @@ use warpheap::host_pools::{self, DeviceAllocator};
 #[derive(Debug)]
 pub struct CachingPool {
     device: Device,
+    owners: Arc<Owners>,
     pool: Slot<Open<host_pools::CachingPool>>,
 }
 
 impl CachingPool {
     /// The Python object of an open pool.
     pub fn of(device: Device, open: Open<host_pools::CachingPool>) -> CachingPool {
-        CachingPool { device, pool: Slot::new("pool", open) }
+        let owners = open.backing().owners().clone();
+        CachingPool { device, owners, pool: Slot::new("pool", open) }
     }
 
     /// Another handle of the open pool.
@@ -91,22 +96,24 @@ impl CachingPool {
     /// Allocates `nbytes`, aligned to `align`, for work submitted to `stream` from now on.
     ///
     /// Raises `OutOfMemory`, or `InvalidRequest` for a size of 0.
-    #[pyo3(signature = (nbytes, stream = RawStream(0), align = 256))]
+    #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 256))]
     fn allocate(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<Allocation> {
-        self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, stream.0))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, raw))
     }
 
     /// As `allocate`, but returns the address. `deallocate_raw` frees it.
-    #[pyo3(signature = (nbytes, stream = RawStream(0), align = 256))]
+    #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 256))]
     fn allocate_raw(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<u64> {
-        self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, stream.0)?.0))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, raw)?.0))
     }
 
     /// Frees a block of `allocate_raw` with the same size and alignment, after the work submitted
     /// to `stream` so far. Only that work may use the block.
     ///
     /// Raises `InvalidFree` if no such block is live.
-    #[pyo3(signature = (ptr, nbytes, stream = RawStream(0), align = 256))]
+    #[pyo3(signature = (ptr, nbytes, stream = RawStream::default(), align = 256))]
     fn deallocate_raw(
         &self,
         py: Python<'_>,
@@ -115,7 +122,8 @@ impl CachingPool {
         stream: RawStream,
         align: u64,
     ) -> PyResult<()> {
-        self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, stream))
+        let raw = self.owners.keep(py, &stream);
+        self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, raw))
     }
 
     /// Returns free segments to the device. Returns their bytes.
@@ -126,9 +134,11 @@ impl CachingPool {
     /// Ends the use of a stream, before it is destroyed.
     fn forget_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
         self.pool.with(py, |open| {
-            open.backing().streams().forget(stream.0);
+            open.backing().streams().forget(stream.raw);
             Ok(())
-        })
+        })?;
+        self.owners.forget(py, stream.raw);
+        Ok(())
     }
 
     /// Statistics: live, cached and reserved bytes, hits and misses, and the size classes.

@@ -1,6 +1,6 @@
 //! An open pool: what the Python classes of pools share.
 
-use crate::arguments::{RawStream, layout};
+use crate::arguments::layout;
 use crate::backing::Backing;
 use crate::failure::Result;
 use serde::Serialize;
@@ -41,11 +41,11 @@ impl<P: DeviceAllocator + 'static> Open<P> {
     }
 
     /// Frees a block by its address, size and alignment.
-    pub fn free_raw(&self, ptr: u64, nbytes: u64, align: u64, stream: RawStream) -> Result<()> {
+    pub fn free_raw(&self, ptr: u64, nbytes: u64, align: u64, raw: u64) -> Result<()> {
         let layout = layout(nbytes, align)?;
         // SAFETY: the pool rejects addresses that are not those of a live block with this layout
         // (P2). The documentation of `deallocate_raw` demands P1.
-        unsafe { self.backing.deallocate(ptr, layout, stream.0) }
+        unsafe { self.backing.deallocate(ptr, layout, raw) }
     }
 
     /// The pool's statistics and report as JSON.

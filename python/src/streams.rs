@@ -3,7 +3,9 @@
 //! A pool keeps a cache for each stream, by the stream's id. `Stream::from_raw` returns a new id in
 //! each call, so the streams are kept.
 
+use crate::arguments::RawStream;
 use crate::failure::Result;
+use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpheap::{Backend, Device, Stream};
@@ -47,5 +49,31 @@ impl Streams {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Stream>> {
         self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stream objects that a program passed. They live as long as the pool uses their streams.
+#[derive(Debug, Default)]
+pub struct Owners(Mutex<HashMap<u64, Py<PyAny>>>);
+
+impl Owners {
+    /// Keeps the object of a stream alive. Returns the raw stream.
+    pub fn keep(&self, py: Python<'_>, stream: &RawStream) -> u64 {
+        if let Some(owner) = &stream.owner {
+            self.lock(py).entry(stream.raw).or_insert_with(|| owner.clone_ref(py));
+        }
+        stream.raw
+    }
+
+    /// Releases the object of a stream.
+    pub fn forget(&self, py: Python<'_>, raw: u64) {
+        // Dropped after the lock: this may run Python code.
+        let owner = self.lock(py).remove(&raw);
+        drop(owner);
+    }
+
+    /// Only threads with the GIL take the lock, and hold it only for a change of the map.
+    fn lock(&self, _py: Python<'_>) -> MutexGuard<'_, HashMap<u64, Py<PyAny>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

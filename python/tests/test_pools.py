@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import pytest
 import warpheap
@@ -125,6 +126,30 @@ class _Protocol:
 )
 def test_streams_of_other_libraries_are_understood(pool, stream, raw):
     assert pool.allocate(64, stream).stream == raw
+
+
+def test_stream_objects_live_as_long_as_the_pool_uses_them(cpu):
+    class Stream(_Protocol):
+        pass
+
+    stream = Stream()
+    alive = weakref.ref(stream)
+    pool = warpheap.CachingPool(cpu)
+    block = pool.allocate(64, stream)
+    del stream
+    pool.close()
+    del pool
+    gc.collect()
+    assert alive() is not None
+    del block
+    gc.collect()
+    assert alive() is None
+    with warpheap.CachingPool(cpu) as pool:
+        pool.deallocate_raw(pool.allocate_raw(64, stream := Stream()), 64, stream)
+        alive = weakref.ref(stream)
+        pool.forget_stream(stream)
+        del stream
+        assert alive() is None
 
 
 def test_what_is_no_stream_is_rejected(pool):

@@ -101,15 +101,14 @@ def allocator(pool):
     """An allocator for ``cupy.cuda.set_allocator``, over a ``CachingPool`` on a GPU.
 
     Arrays are allocated on CuPy's current stream, and freed in its order. To use an array on
-    another stream, order the streams, as for CuPy's own pool. CuPy's stream objects live as long
-    as the allocator.
+    another stream, order the streams, as for CuPy's own pool. The pool keeps CuPy's stream objects
+    alive.
     """
     if not isinstance(pool, CachingPool):
         raise TypeError(f"a warpheap.CachingPool was expected, not {type(pool).__name__}")
     device: Device = pool.device
     if device.ordinal is None:
         raise NotSupported("CuPy needs a pool on a GPU; create the pool on `Device.cuda()`")
-    streams = {}
 
     def allocate(nbytes):
         current = cupy.cuda.runtime.getDevice()
@@ -122,9 +121,7 @@ def allocator(pool):
             raise InvalidRequest(f"{nbytes} B were requested; request at least 0 B")
         if nbytes == 0:
             return cupy.cuda.MemoryPointer(cupy.cuda.Memory(0), 0)
-        stream = cupy.cuda.get_current_stream()
-        streams.setdefault(stream.ptr, stream)
-        block = pool.allocate(nbytes, stream.ptr, 512)
+        block = pool.allocate(nbytes, cupy.cuda.get_current_stream(), 512)
         memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device.ordinal)
         return cupy.cuda.MemoryPointer(memory, 0)
 

@@ -22,7 +22,7 @@ has ended. Addresses and sizes are ``int64``; 0 is null. ``as_array`` gives acce
 from warpheap._optional import require
 from warpheap._warpheap import device_library
 
-require("numba.cuda", "numba-cuda[cu13]", "warpheap.numba")
+require("numba.cuda.np.numpy_support", "numba-cuda[cu13]", "warpheap.numba")
 
 from llvmlite import ir  # noqa: E402
 from numba import cuda, types  # noqa: E402

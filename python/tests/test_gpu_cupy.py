@@ -89,7 +89,7 @@ def test_the_header_compiles():
 
 
 def test_errors_of_the_compiler_are_raised():
-    kernel = warpheap.cupy.RawKernel("extern \"C\" __global__ void f() { nonsense; }", "f")
+    kernel = warpheap.cupy.RawKernel('extern "C" __global__ void f() { nonsense; }', "f")
     raises(cupy.cuda.compiler.CompileException, "nonsense", lambda: kernel((1,), (1,), ()))
     raises(TypeError, "CUDA C++", lambda: warpheap.cupy.RawModule(b"bytes"))
 
@@ -137,8 +137,11 @@ def test_use_pool_and_out_of_memory():
         assert int(cupy.ones(1000).sum()) == 1000
     finally:
         cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
-    raises(warpheap.NotSupported, "on a GPU", lambda: warpheap.cupy.allocator(
-        warpheap.CachingPool(warpheap.Device.cpu())))
+    raises(
+        warpheap.NotSupported,
+        "on a GPU",
+        lambda: warpheap.cupy.allocator(warpheap.CachingPool(warpheap.Device.cpu())),
+    )
     raises(TypeError, "CachingPool", lambda: warpheap.cupy.use_pool(5))
 
 

@@ -20,8 +20,11 @@ def test_tensors_come_from_a_pool():
     tensor = torch.arange(1000, device="cuda")
     assert pool.stats()["live_blocks"] >= 1 and int(tensor.sum()) == 499_500
     assert warpheap.torch.pool().stats()["live_blocks"] == pool.stats()["live_blocks"]
-    raises(warpheap.InvalidRequest, "already has a pool",
-           lambda: warpheap._warpheap.torch_use_pool(pool))
+    raises(
+        warpheap.InvalidRequest,
+        "already has a pool",
+        lambda: warpheap._warpheap.torch_use_pool(pool),
+    )
 
 
 def test_random_tensors_keep_their_values():
@@ -57,7 +60,9 @@ def test_out_of_memory_is_an_exception():
 
 def test_a_small_network_learns():
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)).cuda()
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)
+    ).cuda()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
     x = torch.randn(512, 16, device="cuda")
     y = x.sum(dim=1, keepdim=True)

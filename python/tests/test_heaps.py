@@ -20,7 +20,9 @@ def test_a_heap_allocates_frees_and_reports(heap):
     stats = heap.stats()
     assert stats["live_blocks"] == 5 and stats["usage"]["used_bytes"] >= 305_117
     leaks = heap.leaks(2)
-    assert leaks["count"] == 5 and [leak["address"] for leak in leaks["first"]] == sorted(blocks)[:2]
+    assert (
+        leaks["count"] == 5 and [leak["address"] for leak in leaks["first"]] == sorted(blocks)[:2]
+    )
     assert heap.allocate(64, align=4096) % 4096 == 0
     for block in blocks:
         heap.deallocate(block)

@@ -68,7 +68,9 @@ def test_every_function_is_declared_as_the_library_defines_it():
         return kinds(result), kinds(parameters)
 
     kernel = every_ptx()
-    declared = [line.split()[-1] for line in kernel.splitlines() if line.startswith(".extern .func")]
+    declared = [
+        line.split()[-1] for line in kernel.splitlines() if line.startswith(".extern .func")
+    ]
     names = [name for name in declared if name.startswith("wh_")]
     assert len(names) == len(wh.__all__) - 2, names
     for name in names:

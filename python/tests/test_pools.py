@@ -13,7 +13,9 @@ MIB = 1 << 20
 def test_allocations_are_freed_by_hand_by_with_and_on_drop(pool):
     first = pool.allocate(1000)
     with pool.allocate(MIB, stream=1) as second:
-        assert second.ptr != first.ptr and len(second) == second.nbytes == MIB and second.stream == 1
+        assert (
+            second.ptr != first.ptr and len(second) == second.nbytes == MIB and second.stream == 1
+        )
         assert pool.stats()["live_blocks"] == 2
     assert pool.stats()["live_blocks"] == 1
     first.free()
@@ -29,7 +31,7 @@ def test_a_freed_allocation_raises(pool):
     with pytest.raises(warpheap.InvalidFree, match="already freed"):
         block.free()
     with pytest.raises(warpheap.Closed):
-        block.ptr
+        _ = block.ptr
     assert "freed" in repr(block) and pool.stats()["live_blocks"] == 0
 
 
@@ -164,7 +166,7 @@ def test_an_array_interface_needs_a_gpu(pool):
     block = pool.allocate(64)
     assert not hasattr(block, "__cuda_array_interface__")
     with pytest.raises(AttributeError, match="on the CPU"):
-        block.__cuda_array_interface__
+        _ = block.__cuda_array_interface__
 
 
 @pytest.mark.parametrize(

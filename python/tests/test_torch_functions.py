@@ -14,7 +14,8 @@ CALLER = r"""
 #include <exception>
 #include <sys/types.h>
 typedef void* (*Alloc)(ssize_t, int, void*);
-extern "C" int call(void* function, ssize_t size, int device, void** result, char* text, size_t room) {
+extern "C" int call(
+    void* function, ssize_t size, int device, void** result, char* text, size_t room) {
     try {
         *result = reinterpret_cast<Alloc>(function)(size, device, nullptr);
         return 0;
@@ -35,9 +36,7 @@ def call(tmp_path_factory):
     folder = tmp_path_factory.mktemp("caller")
     (folder / "caller.cpp").write_text(CALLER)
     library = folder / "caller.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", library, folder / "caller.cpp"], check=True
-    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "caller.cpp"], check=True)
     caller = ctypes.CDLL(library)
     function = ctypes.cast(ctypes.CDLL(_warpheap.__file__).warpheap_torch_alloc, ctypes.c_void_p)
 

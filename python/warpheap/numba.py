@@ -135,7 +135,9 @@ malloc_warp = _declare(
 )
 free_warp = _procedure(
     "free_warp",
-    types.int64, types.uint32, types.int64,
+    types.int64,
+    types.uint32,
+    types.int64,
     doc="free_warp(heap, mask, block): frees a block once for all lanes of ``mask``.",
 )
 malloc_block = _declare(
@@ -145,7 +147,8 @@ malloc_block = _declare(
 )
 free_block = _procedure(
     "free_block",
-    types.int64, types.int64,
+    types.int64,
+    types.int64,
     doc="free_block(heap, block): frees a block once for the thread block.",
 )
 bump_alloc = _declare(
@@ -165,7 +168,8 @@ freelist_alloc = _declare(
 )
 freelist_free = _procedure(
     "freelist_free",
-    types.int64, types.int64,
+    types.int64,
+    types.int64,
     doc="freelist_free(list, block): frees a block of a free list. Ignores 0.",
 )
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the missing build dependencies of warpheap. Does nothing if none is missing.
+# Installs the missing build dependencies of warpheap. Does nothing if none is missing. `--python`
+# adds virtual environments of Python, for the tests of the Python package.
 #
 # Every Rust program needs a C linker. Only GPU kernels need the device compiler: the CPU side
 # builds and runs without it, so a missing device compiler is reported but is not an error.
@@ -94,6 +95,17 @@ want_device_compiler() {
     say "            rustup toolchain install nightly --component rust-src (elsewhere)"
 }
 
+need_python() {
+    if python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        return
+    fi
+    if ! is_debian || ! install python3-venv; then
+        say "the Python package needs python3 with its modules venv and ensurepip: install python3-venv"
+        exit 1
+    fi
+}
+
 need_cargo
 need_linker
 want_device_compiler
+[ "${1:-}" != --python ] || need_python

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up and runs the whole test suite. `--quick` leaves out clippy and the model checker. `--all`
 # adds kernels for sm_90, for which it needs their compiler, the oldest and the newest versions of
-# dependencies, and a sample of mutants, for which it needs a network.
+# dependencies, the Python package, and a sample of mutants, for which it needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,6 +61,7 @@ step format
 cargo fmt --all --check
 
 [ -z "$all" ] || beside 'versions of dependencies' scripts/check-dependency-ranges.sh
+[ -z "$all" ] || beside 'the Python package' scripts/python.sh --numba
 [ -z "$all" ] || beside 'a sample of mutants' scripts/mutants.sh --sample
 if [ -z "$quick" ]; then
     # The flag would cause a full rebuild in the common target folder.
@@ -106,6 +107,7 @@ if [ -n "$all" ]; then
     join 'kernels of host for sm_90'
     join 'kernels of harness for sm_90'
     join 'versions of dependencies'
+    join 'the Python package'
     join 'a sample of mutants'
 fi
 

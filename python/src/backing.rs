@@ -1,0 +1,85 @@
+//! What a pool's allocations share with the pool: the allocator, its streams and its log.
+//!
+//! It lives as long as the pool is open or one of its allocations lives.
+
+use crate::arguments::layout;
+use crate::failure::{Failure, Result};
+use crate::streams::{Owners, Streams};
+use std::alloc::Layout;
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use warpheap::host_pools::{DeviceAllocator, Logged};
+use warpheap_device::kernel::DevicePtr;
+
+type Flush = Box<dyn Fn() -> warpheap::Result<()> + Send + Sync>;
+
+/// An allocator of any kind.
+pub struct Backing {
+    /// The pool, or the adaptor that writes its log.
+    allocator: Box<dyn DeviceAllocator>,
+    flush: Option<Flush>,
+    streams: Streams,
+    /// After all that uses their streams.
+    owners: Arc<Owners>,
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backing").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
+
+impl Backing {
+    /// Allocates from `pool`, and writes each call to the file `log`, if there is one.
+    pub fn new(pool: Arc<impl DeviceAllocator + 'static>, log: Option<&Path>) -> Result<Backing> {
+        let (streams, owners) = (Streams::new(pool.device()), Arc::default());
+        let Some(path) = log else {
+            return Ok(Backing { allocator: Box::new(pool), flush: None, streams, owners });
+        };
+        let file = File::create(path)
+            .map_err(|error| Failure::invalid_file(format!("{}: {error}", path.display())))?;
+        let logged = Arc::new(Logged::new(pool, file));
+        let for_flush = logged.clone();
+        let flush: Flush = Box::new(move || for_flush.flush());
+        Ok(Backing { allocator: Box::new(logged), flush: Some(flush), streams, owners })
+    }
+
+    /// The streams.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// The stream objects.
+    pub fn owners(&self) -> &Arc<Owners> {
+        &self.owners
+    }
+
+    /// The device.
+    pub fn device(&self) -> &warpheap::Device {
+        self.allocator.device()
+    }
+
+    /// Allocates a block for work on the raw stream.
+    pub fn allocate(&self, bytes: u64, align: u64, raw: u64) -> Result<(u64, Layout)> {
+        let layout = layout(bytes, align)?;
+        let block = self.allocator.allocate(layout, &self.streams.get(raw)?)?;
+        Ok((block.0 as u64, layout))
+    }
+
+    /// Frees a block in the order of the raw stream.
+    ///
+    /// # Safety
+    /// P1 and P2 of [`DeviceAllocator::deallocate`].
+    pub unsafe fn deallocate(&self, address: u64, layout: Layout, raw: u64) -> Result<()> {
+        let (block, stream) = (DevicePtr(address as *mut u8), self.streams.get(raw)?);
+        // SAFETY: the caller's promises P1 and P2.
+        Ok(unsafe { self.allocator.deallocate(block, layout, &stream) }?)
+    }
+
+    /// Writes the buffered rows of the log.
+    pub fn flush(&self) -> Result<()> {
+        self.flush.as_ref().map_or(Ok(()), |flush| Ok(flush()?))
+    }
+}

@@ -1,0 +1,131 @@
+//! Devices.
+
+use crate::convert::to_python;
+use crate::failure::Failure;
+use pyo3::prelude::*;
+use serde_json::json;
+use std::sync::{Mutex, PoisonError};
+use warpheap::{Backend, DeviceInfo};
+
+/// A GPU, or the CPU in its place.
+///
+/// Pools on the CPU have memory of the host. They need no GPU, and kernels of Numba, CuPy and
+/// CUDA C++ cannot use them.
+#[pyclass(frozen, eq, hash, from_py_object, module = "warpheap")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// The device.
+    pub inner: warpheap::Device,
+    /// The ordinal of a GPU; `None` on the CPU.
+    #[pyo3(get)]
+    pub ordinal: Option<u32>,
+}
+
+impl std::hash::Hash for Device {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.inner.to_string().hash(state);
+    }
+}
+
+#[pymethods]
+impl Device {
+    /// The GPU with this ordinal, from 0, with its primary context: the one that CuPy, Numba and
+    /// PyTorch use.
+    ///
+    /// Raises `NoDevice` if there is no driver or no such GPU.
+    #[staticmethod]
+    #[pyo3(signature = (ordinal = 0))]
+    fn cuda(py: Python<'_>, ordinal: u32) -> PyResult<Device> {
+        let open = || warpheap::Device::cuda(ordinal).map_err(Failure::from);
+        Ok(Device { inner: py.detach(open)?, ordinal: Some(ordinal) })
+    }
+
+    /// The CPU. Each call makes a separate device.
+    #[staticmethod]
+    fn cpu() -> Device {
+        Device { inner: warpheap::Device::cpu(), ordinal: None }
+    }
+
+    /// Number of GPUs; 0 without a driver.
+    #[staticmethod]
+    fn cuda_count(py: Python<'_>) -> u32 {
+        py.detach(warpheap::Device::cuda_count).unwrap_or(0)
+    }
+
+    /// `"cuda"` or `"cpu"`.
+    #[getter]
+    fn backend(&self) -> &'static str {
+        if self.is_cuda() { "cuda" } else { "cpu" }
+    }
+
+    /// The compute capability, such as `(9, 0)`; `None` on the CPU.
+    #[getter]
+    fn compute_capability(&self, py: Python<'_>) -> PyResult<Option<(u32, u32)>> {
+        Ok(self.properties(py)?.compute_capability)
+    }
+
+    /// The properties: name, multiprocessors, total and free memory, and more.
+    fn info(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let info = self.properties(py)?;
+        to_python(
+            py,
+            &json!({
+                "name": info.name,
+                "backend": self.backend(),
+                "compute_capability": info.compute_capability,
+                "driver_version": info.driver_version,
+                "multiprocessors": info.multiprocessors,
+                "warp_size": info.warp_size,
+                "memory_total": info.memory_total,
+                "memory_free": info.memory_free,
+                "virtual_memory": info.virtual_memory,
+            }),
+        )
+    }
+
+    /// Waits for the work of all streams. Raises the first failure of a kernel, if there was one.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.inner.synchronize().map_err(Failure::from))?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Device({})", self.inner)
+    }
+}
+
+impl Device {
+    /// Whether it is a GPU.
+    pub fn is_cuda(&self) -> bool {
+        self.inner.backend() == Backend::Cuda
+    }
+
+    fn properties(&self, py: Python<'_>) -> PyResult<DeviceInfo> {
+        Ok(py.detach(|| self.inner.info().map_err(Failure::from))?)
+    }
+}
+
+/// The device of pools that name none: the first GPU if there is one, else the CPU. The same in
+/// every call.
+#[pyfunction]
+pub fn default_device(py: Python<'_>) -> PyResult<Device> {
+    static DEFAULT: Mutex<Option<warpheap::Device>> = Mutex::new(None);
+    let device = || {
+        let mut slot = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = &*slot {
+            return Ok(device.clone());
+        }
+        let device = match warpheap::Device::cuda(0) {
+            Err(error) if error.is_no_device() => warpheap::Device::cpu(),
+            device => device.map_err(Failure::from)?,
+        };
+        Ok::<_, Failure>(slot.insert(device).clone())
+    };
+    let inner = py.detach(device)?;
+    let ordinal = (inner.backend() == Backend::Cuda).then_some(0);
+    Ok(Device { inner, ordinal })
+}
+
+/// `device`, or the default one.
+pub fn or_default(py: Python<'_>, device: Option<Device>) -> PyResult<Device> {
+    device.map_or_else(|| default_device(py), Ok)
+}

@@ -1,0 +1,170 @@
+//! Heaps.
+
+use crate::arguments::layout;
+use crate::convert::{faults, to_python, violations};
+use crate::device::{Device, or_default};
+use crate::failure::Failure;
+use crate::report::Report;
+use crate::slot::Slot;
+use pyo3::prelude::*;
+use warpheap::Bytes;
+use warpheap::device_pools;
+use warpheap_device::kernel::DevicePtr;
+
+/// A heap in device memory, from which kernels allocate blocks of any size: `malloc` and `free`
+/// for the threads of a GPU.
+///
+/// `handle` is the argument for kernels. No kernel may use the heap after it was closed; leaving a
+/// `with` block closes it.
+///
+/// `Heap(bytes, device=None, *, initial=None, largest_class=None, shards=None)`
+///
+/// `bytes`: the size. `initial`: how much of it has memory at first; `grow_to` maps more.
+/// `largest_class`: the largest size that a size class serves, in bytes. `shards`: the cursors of
+/// each class, one for each multiprocessor by default.
+#[pyclass(frozen, module = "warpheap")]
+#[derive(Debug)]
+pub struct Heap {
+    device: Device,
+    heap: Slot<device_pools::Heap>,
+}
+
+#[pymethods]
+impl Heap {
+    #[new]
+    #[pyo3(signature = (bytes, device = None, *, initial = None, largest_class = None, shards = None))]
+    fn new(
+        py: Python<'_>,
+        bytes: u64,
+        device: Option<Device>,
+        initial: Option<u64>,
+        largest_class: Option<u32>,
+        shards: Option<u32>,
+    ) -> PyResult<Heap> {
+        let device = or_default(py, device)?;
+        let mut builder = device_pools::Heap::builder(bytes);
+        if let Some(bytes) = initial {
+            builder = builder.initial(bytes);
+        }
+        if let Some(bytes) = largest_class {
+            builder = builder.largest_class(bytes);
+        }
+        if let Some(count) = shards {
+            builder = builder.shards(count);
+        }
+        let heap = py.detach(|| builder.build(&device.inner).map_err(Failure::from))?;
+        Ok(Heap { device, heap: Slot::new("heap", heap) })
+    }
+
+    /// The device.
+    #[getter]
+    fn device(&self) -> Device {
+        self.device.clone()
+    }
+
+    /// The device address that kernels pass to `wh_malloc` and `wh_free` as the heap.
+    #[getter]
+    fn handle(&self, py: Python<'_>) -> PyResult<u64> {
+        self.heap.with(py, |heap| Ok(heap.device_address()))
+    }
+
+    /// Bytes that can be allocated in total, once a growable heap has grown to its full size.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
+        self.heap.with(py, |heap| Ok(heap.capacity()))
+    }
+
+    /// Waits for the device, then returns the statistics: used, free and largest free bytes, and
+    /// the size classes.
+    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        to_python(py, &self.heap.with(py, |heap| Ok(heap.stats()?))?)
+    }
+
+    /// Waits for the device, then checks the metadata. Returns the violated invariants.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(violations(self.heap.with(py, |heap| Ok(heap.check()?))?))
+    }
+
+    /// Waits for the device, then returns the faults of kernels, such as double frees: their
+    /// number, and the first 64.
+    fn faults(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        to_python(py, &faults(&self.heap.with(py, |heap| Ok(heap.faults()?))?))
+    }
+
+    /// Waits for the device, then returns the live blocks: their number and bytes, and the first
+    /// `limit` in the order of addresses.
+    #[pyo3(signature = (limit = 100))]
+    fn leaks(&self, py: Python<'_>, limit: usize) -> PyResult<Py<PyAny>> {
+        to_python(py, &self.heap.with(py, |heap| Ok(heap.leaks(limit)?))?)
+    }
+
+    /// Waits for the device, then reports what is in use and what is free.
+    fn report(&self, py: Python<'_>) -> PyResult<Report> {
+        Ok(Report::new(self.heap.with(py, |heap| Ok(heap.report()?))?))
+    }
+
+    /// Waits for the device, then returns the map of the heap: what each slab contains. Written to
+    /// a file as JSON, `read_snapshot` reads it and `warpheap map` draws it.
+    #[pyo3(signature = (label = "snapshot"))]
+    fn snapshot(&self, py: Python<'_>, label: &str) -> PyResult<Py<PyAny>> {
+        to_python(py, &self.heap.with(py, |heap| Ok(heap.snapshot()?.map(label)))?)
+    }
+
+    /// Maps memory for at least `bytes`. Returns the bytes that are mapped then. Needs `initial`.
+    fn grow_to(&self, py: Python<'_>, bytes: u64) -> PyResult<u64> {
+        self.heap.with_mut(py, |heap| Ok(heap.grow_to(bytes)?))
+    }
+
+    /// Waits for the device, then frees all blocks and clears the faults. Blocks from before must
+    /// not be used any more.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        self.heap.with_mut(py, |heap| Ok(heap.reset()?))
+    }
+
+    /// Allocates `nbytes` and returns the device address. A kernel or `deallocate` frees it.
+    ///
+    /// Launches a kernel and waits for it; on a GPU, the first call compiles that kernel.
+    #[pyo3(signature = (nbytes, align = 16))]
+    fn allocate(&self, py: Python<'_>, nbytes: u64, align: u64) -> PyResult<u64> {
+        self.heap.with(py, |heap| {
+            let block = heap.allocate(layout(nbytes, align)?)?;
+            block.map(|block| block.0 as u64).ok_or_else(|| {
+                let (nbytes, capacity) = (Bytes(nbytes), Bytes(heap.capacity()));
+                Failure::out_of_memory(format!(
+                    "the heap of {capacity} cannot allocate {nbytes} aligned to {align}: it is out of memory; free \
+                     blocks, call `grow_to`, or create a larger heap; `report()` shows what is in use"
+                ))
+            })
+        })
+    }
+
+    /// Frees a block that a kernel or `allocate` allocated. No kernel may use it any more.
+    ///
+    /// Raises `InvalidFree` if no live block starts there.
+    fn deallocate(&self, py: Python<'_>, ptr: u64) -> PyResult<()> {
+        self.heap.with(py, |heap| {
+            // SAFETY: the method's documentation demands that no kernel uses the block.
+            unsafe { heap.deallocate(DevicePtr(ptr as *mut u8)) }?;
+            Ok(())
+        })
+    }
+
+    /// Frees the heap and its memory. No kernel may use it any more. Later calls raise `Closed`.
+    fn close(&self, py: Python<'_>) {
+        self.heap.close(py, drop);
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(&self, py: Python<'_>, _class: Py<PyAny>, _error: Py<PyAny>, _trace: Py<PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let capacity = self.heap.with(py, |heap| Ok(heap.capacity()));
+        let size = capacity.map_or_else(|_| "closed".into(), |bytes| Bytes(bytes).to_string());
+        format!("<warpheap.Heap: {size} on {}>", self.device.inner)
+    }
+}

@@ -1,0 +1,53 @@
+//! Slot: a value that `close` drops, however many Python objects refer to it.
+//!
+//! Any thread may call any method. Calls without the GIL take the lock without it, too: a thread
+//! that holds the GIL never waits for the lock, so the two cannot deadlock.
+
+use crate::failure::{Failure, Result};
+use pyo3::prelude::*;
+use std::sync::{PoisonError, RwLock};
+
+/// A value until it is closed.
+#[derive(Debug)]
+pub struct Slot<T> {
+    /// A name for messages.
+    what: &'static str,
+    value: RwLock<Option<T>>,
+}
+
+impl<T: Send + Sync> Slot<T> {
+    /// An open slot.
+    pub fn new(what: &'static str, value: T) -> Slot<T> {
+        Slot { what, value: RwLock::new(Some(value)) }
+    }
+
+    /// Calls `f` with the value, without the GIL. Fails after `close`.
+    pub fn with<R: Send>(&self, py: Python<'_>, f: impl Send + FnOnce(&T) -> Result<R>) -> PyResult<R> {
+        let call = || {
+            let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
+            value.as_ref().map_or_else(|| Err(Failure::closed(self.what)), f)
+        };
+        Ok(py.detach(call)?)
+    }
+
+    /// As [`with`](Self::with), with exclusive access.
+    pub fn with_mut<R: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl Send + FnOnce(&mut T) -> Result<R>,
+    ) -> PyResult<R> {
+        let call = || {
+            let mut value = self.value.write().unwrap_or_else(PoisonError::into_inner);
+            value.as_mut().map_or_else(|| Err(Failure::closed(self.what)), f)
+        };
+        Ok(py.detach(call)?)
+    }
+
+    /// Takes the value and passes it to `f`, without the GIL. `None` if it was closed before.
+    pub fn close<R: Send>(&self, py: Python<'_>, f: impl Send + FnOnce(T) -> R) -> Option<R> {
+        py.detach(|| {
+            let value = self.value.write().unwrap_or_else(PoisonError::into_inner).take();
+            value.map(f)
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! One stream of the library for each raw stream that a program passes.
+//!
+//! A pool keeps a cache for each stream, by the stream's id. `Stream::from_raw` returns a new id in
+//! each call, so the streams are kept.
+
+use crate::arguments::RawStream;
+use crate::failure::Result;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use warpheap::{Backend, Device, Stream};
+
+/// The streams of a pool.
+#[derive(Debug)]
+pub struct Streams {
+    device: Device,
+    by_raw: Mutex<HashMap<u64, Stream>>,
+}
+
+impl Streams {
+    /// No streams yet.
+    pub fn new(device: &Device) -> Streams {
+        Streams { device: device.clone(), by_raw: Mutex::default() }
+    }
+
+    /// The stream of a `CUstream`. On the CPU, each number is a stream of its own, and 0 is the
+    /// default stream.
+    pub fn get(&self, raw: u64) -> Result<Stream> {
+        let mut streams = self.lock();
+        if let Some(stream) = streams.get(&raw) {
+            return Ok(stream.clone());
+        }
+        let stream = match (self.device.backend(), raw) {
+            // SAFETY: the documentation of the pools demands that the stream is live until the pool
+            // is closed or forgets it, and is not captured.
+            (Backend::Cuda, _) => unsafe { Stream::from_raw(&self.device, raw as *mut _) },
+            (_, 0) => self.device.default_stream(),
+            _ => self.device.stream(),
+        }?;
+        Ok(streams.entry(raw).or_insert(stream).clone())
+    }
+
+    /// Forgets a stream. The pool then reuses its memory on other streams.
+    pub fn forget(&self, raw: u64) {
+        // Dropped after the lock: the pool is notified.
+        let stream = self.lock().remove(&raw);
+        drop(stream);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Stream>> {
+        self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The stream objects that a program passed. They live as long as the pool uses their streams.
+#[derive(Debug, Default)]
+pub struct Owners(Mutex<HashMap<u64, Py<PyAny>>>);
+
+impl Owners {
+    /// Keeps the object of a stream alive. Returns the raw stream.
+    pub fn keep(&self, py: Python<'_>, stream: &RawStream) -> u64 {
+        if let Some(owner) = &stream.owner {
+            self.lock(py).entry(stream.raw).or_insert_with(|| owner.clone_ref(py));
+        }
+        stream.raw
+    }
+
+    /// Releases the object of a stream.
+    pub fn forget(&self, py: Python<'_>, raw: u64) {
+        // Dropped after the lock: this may run Python code.
+        let owner = self.lock(py).remove(&raw);
+        drop(owner);
+    }
+
+    /// Only threads with the GIL take the lock, and hold it only for a change of the map.
+    fn lock(&self, _py: Python<'_>) -> MutexGuard<'_, HashMap<u64, Py<PyAny>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

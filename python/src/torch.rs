@@ -1,0 +1,176 @@
+//! The allocator of PyTorch: two C functions, and the pools of the GPUs.
+//!
+//! PyTorch passes what `warpheap_torch_alloc` returns to kernels, null too, so a failed allocation
+//! must raise. The function throws a C++ `std::runtime_error`, which PyTorch raises in Python.
+
+use crate::caching_pool::CachingPool;
+use crate::device::Device;
+use crate::failure::{Failure, Result};
+use crate::pools::Open;
+use libloading::Library;
+use pyo3::prelude::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use warpheap::host_pools;
+
+type Pool = Open<host_pools::CachingPool>;
+
+/// The pool of each GPU that PyTorch has used, by ordinal.
+static POOLS: Mutex<Option<HashMap<u32, Pool>>> = Mutex::new(None);
+
+/// PyTorch's own alignment.
+const ALIGN: u64 = 512;
+
+/// Allocates for PyTorch. The pool of the GPU is made by the first call.
+///
+/// # Safety
+/// `stream` is a live stream of the GPU. A failure is thrown as a C++ exception.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn warpheap_torch_alloc(
+    size: isize,
+    device: c_int,
+    stream: *mut c_void,
+) -> *mut c_void {
+    if size == 0 {
+        return null_mut();
+    }
+    let call = || {
+        let pool = pool_of(ordinal(device)?)?;
+        let bytes = u64::try_from(size)
+            .map_err(|_| Failure::invalid_request(format!("{size} B were requested of warpheap")))?;
+        Ok(pool.backing().allocate(bytes, ALIGN, stream as u64)?.0 as *mut c_void)
+    };
+    match caught(call) {
+        Ok(block) => block,
+        Err(failure) => {
+            throw(failure);
+            null_mut()
+        }
+    }
+}
+
+/// Frees for PyTorch. PyTorch calls it from destructors, so a failure is printed.
+///
+/// # Safety
+/// `ptr` is null, or was allocated by [`warpheap_torch_alloc`] with these arguments; only work on
+/// `stream` uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn warpheap_torch_free(
+    ptr: *mut c_void,
+    size: isize,
+    device: c_int,
+    stream: *mut c_void,
+) {
+    if ptr.is_null() {
+        return;
+    }
+    let call = || {
+        let pool = pool_of(ordinal(device)?)?;
+        let layout = crate::arguments::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
+        // SAFETY: the caller's promise.
+        unsafe { pool.backing().deallocate(ptr as u64, layout, stream as u64) }
+    };
+    if let Err(failure) = caught(call) {
+        eprintln!("warpheap: a free by PyTorch failed: {}", failure.text());
+    }
+}
+
+/// The pool that PyTorch allocates from on a GPU.
+#[pyfunction]
+pub fn torch_pool(py: Python<'_>, ordinal: u32) -> PyResult<CachingPool> {
+    let (device, pool) = py.detach(|| {
+        let device = warpheap::Device::cuda(ordinal).map_err(Failure::from)?;
+        Ok::<_, Failure>((device, pool_of(ordinal)?))
+    })?;
+    Ok(CachingPool::of(Device { inner: device, ordinal: Some(ordinal) }, pool))
+}
+
+/// Makes PyTorch allocate from `pool` on the pool's GPU. Fails if PyTorch has a pool there.
+#[pyfunction]
+pub fn torch_use_pool(py: Python<'_>, pool: &Bound<'_, CachingPool>) -> PyResult<()> {
+    let pool = pool.get();
+    let Some(ordinal) = pool.device().ordinal else {
+        let text = "PyTorch cannot allocate from a pool on the CPU; create the pool on `Device.cuda()`";
+        return Err(Failure::not_supported(text.into()).into());
+    };
+    let open = pool.open(py)?;
+    let insert = || {
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = pools.get_or_insert_default();
+        if pools.contains_key(&ordinal) {
+            let text = format!("PyTorch already has a pool on GPU {ordinal}; choose it once, at the start");
+            return Err(Failure::invalid_request(text));
+        }
+        pools.insert(ordinal, open);
+        Ok(())
+    };
+    Ok(py.detach(insert)?)
+}
+
+fn ordinal(device: c_int) -> Result<u32> {
+    u32::try_from(device).map_err(|_| Failure::invalid_request(format!("there is no GPU {device}")))
+}
+
+fn pool_of(ordinal: u32) -> Result<Pool> {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let pools = pools.get_or_insert_default();
+    if let Some(pool) = pools.get(&ordinal) {
+        return Ok(pool.clone());
+    }
+    let device = warpheap::Device::cuda(ordinal)?;
+    let pool = host_pools::CachingPool::builder().name(format!("PyTorch, GPU {ordinal}")).build(&device)?;
+    let open = Open::new(pool, None)?;
+    pools.insert(ordinal, open.clone());
+    Ok(open)
+}
+
+/// Turns a panic into a failure: none may reach PyTorch.
+fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        Err(Failure::invalid_request("warpheap panicked; its message is on the standard error".into()))
+    })
+}
+
+/// `std::__throw_runtime_error`, which copies the text.
+type Throw = unsafe extern "C-unwind" fn(*const c_char);
+
+/// Finds the function in the C++ runtime, which PyTorch has loaded.
+fn cpp_throw() -> Option<Throw> {
+    static FOUND: OnceLock<Option<Throw>> = OnceLock::new();
+    let find = || {
+        // SAFETY: the initialisers of the C++ runtime have no preconditions.
+        let library = unsafe { Library::new("libstdc++.so.6") }.ok()?;
+        // Never unloaded: the function stays valid.
+        let library = ManuallyDrop::new(library);
+        // SAFETY: the symbol is the function that libstdc++ declares with this signature.
+        unsafe { library.get::<Throw>(c"_ZSt21__throw_runtime_errorPKc".to_bytes_with_nul()) }
+            .ok()
+            .map(|throw| *throw)
+    };
+    *FOUND.get_or_init(find)
+}
+
+/// Throws a C++ `std::runtime_error`. Returns if there is no C++ runtime; then it is printed.
+fn throw(failure: Failure) {
+    thread_local! {
+        /// Outlives the frames that the exception unwinds.
+        static TEXT: RefCell<CString> = RefCell::default();
+    }
+    let text = CString::new(failure.text().replace('\0', " ")).unwrap_or_default();
+    drop(failure);
+    let text = TEXT.with(|slot| {
+        slot.replace(text);
+        slot.borrow().as_ptr()
+    });
+    match cpp_throw() {
+        // SAFETY: libstdc++ copies the text, which lives in `TEXT`. No frame of this crate that the
+        // exception unwinds has a value to drop.
+        Some(throw) => unsafe { throw(text) },
+        None => eprintln!("warpheap: an allocation by PyTorch failed, and there is no C++ runtime to throw"),
+    }
+}

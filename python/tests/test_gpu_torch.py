@@ -1,0 +1,80 @@
+"""PyTorch on a GPU, with memory of a pool. PyTorch must not have used the GPU before."""
+
+import random
+
+from gpu_support import need, raises, run, skip
+
+need("torch")
+
+import torch  # noqa: E402
+import warpheap  # noqa: E402
+import warpheap.torch  # noqa: E402
+
+if torch.cuda.is_initialized():
+    skip("PyTorch has already used the GPU")
+
+
+def test_tensors_come_from_a_pool():
+    pool = warpheap.CachingPool(warpheap.Device.cuda(), max_bytes=8 << 30, name="tensors")
+    warpheap.torch.use_pool(pool)
+    tensor = torch.arange(1000, device="cuda")
+    assert pool.stats()["live_blocks"] >= 1 and int(tensor.sum()) == 499_500
+    assert warpheap.torch.pool().stats()["live_blocks"] == pool.stats()["live_blocks"]
+    raises(
+        warpheap.InvalidRequest,
+        "already has a pool",
+        lambda: warpheap._warpheap.torch_use_pool(pool),
+    )
+
+
+def test_random_tensors_keep_their_values():
+    rng, live = random.Random(2), []
+    before = warpheap.torch.pool().stats()["live_blocks"]
+    for i in range(10_000):
+        if len(live) > 40 or (live and rng.random() < 0.5):
+            tensor, value = live.pop(rng.randrange(len(live)))
+            if i % 50 == 0:
+                assert bool((tensor == value).all()), f"allocation {i} was overwritten"
+            del tensor
+        size = int(2 ** rng.uniform(0, 22))
+        live.append((torch.full((size,), i, device="cuda", dtype=torch.int32), i))
+    assert all(bool((tensor == value).all()) for tensor, value in live)
+    live.clear()
+    torch.cuda.synchronize()
+    assert warpheap.torch.pool().stats()["live_blocks"] <= before + 2
+
+
+def test_streams_have_caches_of_their_own():
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        x = torch.ones(1 << 20, device="cuda")
+        y = x @ x
+    stream.synchronize()
+    assert float(y) == float(1 << 20)
+
+
+def test_out_of_memory_is_an_exception():
+    raises(RuntimeError, "tensors", lambda: torch.empty(1 << 40, device="cuda", dtype=torch.uint8))
+    assert int(torch.ones(10, device="cuda").sum()) == 10
+
+
+def test_a_small_network_learns():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)
+    ).cuda()
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    x = torch.randn(512, 16, device="cuda")
+    y = x.sum(dim=1, keepdim=True)
+    losses = []
+    for _ in range(50):
+        loss = ((net(x) - y) ** 2).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0] / 4, losses
+
+
+if __name__ == "__main__":
+    run(globals())

@@ -1,0 +1,142 @@
+"""CuPy: kernels in CUDA C++ that call warpheap, and arrays whose memory comes from a pool.
+
+``RawModule`` and ``RawKernel`` compile CUDA C++ that includes ``warpheap.cuh``, and link the device
+library::
+
+    kernel = warpheap.cupy.RawKernel(r'''
+        #include "warpheap.cuh"
+        extern "C" __global__ void work(void* heap) {
+            void* block = wh_malloc(heap, 64);
+            wh_free(heap, block);
+        }''', "work")
+    kernel((64,), (256,), (heap.handle,))
+
+``use_pool`` makes CuPy allocate its arrays from a ``warpheap.CachingPool``.
+"""
+
+from contextlib import contextmanager
+from functools import lru_cache
+
+from warpheap._headers import include_dir
+from warpheap._optional import require
+from warpheap._warpheap import CachingPool, Device, device_library
+from warpheap.errors import InvalidRequest, NotSupported, WrongDevice
+
+cupy = require("cupy", "cupy-cuda13x", "warpheap.cupy")
+
+__all__ = ["RawKernel", "RawModule", "allocator", "use_pool", "using_pool"]
+
+_RELOCATABLE = "-rdc=true"
+
+
+class RawModule:
+    """Kernels in CUDA C++ that call warpheap, as ``cupy.RawModule``.
+
+    ``options`` are those of NVRTC. ``name_expressions`` names C++ templates. The module is
+    compiled by the first ``get_function`` on each device.
+    """
+
+    def __init__(self, code, *, options=(), name_expressions=None):
+        if not isinstance(code, str):
+            raise TypeError(f"code must be a string of CUDA C++, not {type(code).__name__}")
+        self.code = code
+        self.options = tuple(options)
+        self.name_expressions = tuple(name_expressions or ())
+
+    def get_function(self, name):
+        """The kernel ``name``: called with the grid, the block and the arguments."""
+        device = cupy.cuda.Device()
+        module, names = _module(self.code, self.options, self.name_expressions, device.id)
+        return module.get_function(names.get(name, name))
+
+
+class RawKernel:
+    """A kernel in CUDA C++ that calls warpheap, as ``cupy.RawKernel``. It is ``extern "C"``."""
+
+    def __init__(self, code, name, options=()):
+        self.name = name
+        self._module = RawModule(code, options=options)
+
+    def __call__(self, grid, block, args, *, shared_mem=0, stream=None):
+        """Launches the kernel on ``stream``, or on CuPy's current stream."""
+        function = self._module.get_function(self.name)
+        function(grid, block, args, shared_mem=shared_mem, stream=stream)
+
+
+@lru_cache(maxsize=None)
+def _module(code, options, name_expressions, device_id):
+    """The loaded module for a device, and the mangled names of the expressions."""
+    capability = cupy.cuda.Device(device_id).compute_capability
+    major, minor = int(capability[:-1]), int(capability[-1])
+    options = (*options, _RELOCATABLE, f"-arch=compute_{capability}", *_include())
+    if not any(option.startswith(("-std", "--std")) for option in options):
+        options = (*options, "-std=c++17")
+    program = cupy.cuda.compiler._NVRTCProgram(
+        code, "warpheap.cu", name_expressions=name_expressions, method="ptx"
+    )
+    ptx, names = program.compile(options)
+    link = cupy.cuda.function.LinkState()
+    link.add_ptr_data(_terminated(ptx), "kernels.ptx")
+    link.add_ptr_data(_terminated(device_library((major, minor))), "warpheap.ptx")
+    module = cupy.cuda.function.Module()
+    module.load(link.complete())
+    return module, names or {}
+
+
+def _include():
+    """The option for the headers, if this build has them. Code may declare the functions itself."""
+    try:
+        return (f"-I{include_dir()}",)
+    except NotSupported:
+        return ()
+
+
+def _terminated(ptx):
+    """PTX as the driver reads it: bytes with a zero at the end."""
+    data = ptx.encode() if isinstance(ptx, str) else bytes(ptx)
+    return data if data.endswith(b"\0") else data + b"\0"
+
+
+def allocator(pool):
+    """An allocator for ``cupy.cuda.set_allocator``, over a ``CachingPool`` on a GPU.
+
+    Arrays are allocated on CuPy's current stream, and freed in its order. To use an array on
+    another stream, order the streams, as for CuPy's own pool. The pool keeps CuPy's stream objects
+    alive.
+    """
+    if not isinstance(pool, CachingPool):
+        raise TypeError(f"a warpheap.CachingPool was expected, not {type(pool).__name__}")
+    device: Device = pool.device
+    if device.ordinal is None:
+        raise NotSupported("CuPy needs a pool on a GPU; create the pool on `Device.cuda()`")
+
+    def allocate(nbytes):
+        current = cupy.cuda.runtime.getDevice()
+        if current != device.ordinal:
+            raise WrongDevice(
+                f"CuPy's current device is GPU {current}, but the pool belongs to GPU "
+                f"{device.ordinal}; use one pool for each device"
+            )
+        if nbytes < 0:
+            raise InvalidRequest(f"{nbytes} B were requested; request at least 0 B")
+        if nbytes == 0:
+            return cupy.cuda.MemoryPointer(cupy.cuda.Memory(0), 0)
+        block = pool.allocate(nbytes, cupy.cuda.get_current_stream(), 512)
+        memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device.ordinal)
+        return cupy.cuda.MemoryPointer(memory, 0)
+
+    return allocate
+
+
+def use_pool(pool=None):
+    """Makes CuPy allocate all arrays from ``pool``, a new one by default. Returns the pool."""
+    pool = CachingPool(Device.cuda(cupy.cuda.runtime.getDevice())) if pool is None else pool
+    cupy.cuda.set_allocator(allocator(pool))
+    return pool
+
+
+@contextmanager
+def using_pool(pool):
+    """Makes this thread allocate CuPy's arrays from ``pool`` within a ``with`` block."""
+    with cupy.cuda.using_allocator(allocator(pool)):
+        yield pool

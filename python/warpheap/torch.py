@@ -1,0 +1,47 @@
+"""PyTorch: tensors on GPUs whose memory comes from warpheap's pools.
+
+``use_pool`` must be called before PyTorch allocates its first tensor on a GPU::
+
+    import torch, warpheap.torch
+    warpheap.torch.use_pool()
+    x = torch.zeros(1024, device="cuda")
+    print(warpheap.torch.pool().report())
+
+A failed allocation raises ``RuntimeError`` with warpheap's message. Memory is freed in the order of
+the stream that it was allocated on. A tensor that another stream uses must live until that stream
+was ordered before the first one: ``Tensor.record_stream`` has no effect. Graph captures are not
+supported. PyTorch's own statistics and snapshots do not see these pools.
+"""
+
+from warpheap import _warpheap
+from warpheap._optional import require
+from warpheap._warpheap import CachingPool
+
+torch = require("torch", "torch", "warpheap.torch")
+
+__all__ = ["allocator", "pool", "use_pool"]
+
+
+def allocator():
+    """The ``CUDAPluggableAllocator``, for ``torch.cuda.memory.change_current_allocator``."""
+    return torch.cuda.memory.CUDAPluggableAllocator(
+        _warpheap.__file__, "warpheap_torch_alloc", "warpheap_torch_free"
+    )
+
+
+def use_pool(*pools):
+    """Makes PyTorch allocate from ``pools``, at most one for each GPU.
+
+    GPUs without one get a pool with the default settings when PyTorch first uses them.
+    """
+    for chosen in pools:
+        if not isinstance(chosen, CachingPool):
+            raise TypeError(f"a warpheap.CachingPool was expected, not {type(chosen).__name__}")
+        _warpheap.torch_use_pool(chosen)
+    torch.cuda.memory.change_current_allocator(allocator())
+
+
+def pool(device=0):
+    """The pool of a GPU: an ordinal or a ``torch.device``. For statistics and reports."""
+    ordinal = getattr(device, "index", device)
+    return _warpheap.torch_pool(0 if ordinal is None else ordinal)

@@ -8,6 +8,8 @@ pub mod functions;
 pub mod inline;
 
 use warpheap::KernelImage;
+use warpheap::device_pools::Heap;
+use warpheap_device::kernel::KernelArg;
 
 macro_rules! image {
     ($arch:literal, $capability:expr, $variable:literal) => {
@@ -30,4 +32,19 @@ pub const DEVICE_COMPILER: &str = env!("WARPHEAP_DEVICE_RUSTC");
 /// install.
 pub fn libraries() -> Result<&'static [KernelImage], &'static str> {
     if PTX_MISSING.is_empty() { Ok(&IMAGES) } else { Err(PTX_MISSING) }
+}
+
+/// The words of 8 bytes in the handle of a heap.
+pub const HANDLE_WORDS: usize = 18;
+
+/// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: 14 addresses,
+/// the last of which is [`device_address`](Heap::device_address), and 8 numbers of 4 bytes. `None` in
+/// builds with the feature `debug`, which changes the handle.
+pub fn handle_value(heap: &Heap) -> Option<[u64; HANDLE_WORDS]> {
+    let handle = heap.handle().to_abi();
+    if size_of_val(&handle) != HANDLE_WORDS * 8 {
+        return None;
+    }
+    // SAFETY: both have the same size, and a handle consists of addresses and integers.
+    Some(unsafe { std::mem::transmute_copy(&handle) })
 }

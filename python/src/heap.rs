@@ -7,8 +7,10 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::slot::Slot;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use warpheap::Bytes;
 use warpheap::device_pools;
+use warpheap_c_device::handle_value;
 use warpheap_device::kernel::DevicePtr;
 
 /// A heap in device memory, from which kernels allocate blocks of any size: `malloc` and `free`
@@ -66,6 +68,18 @@ impl Heap {
     #[getter]
     fn handle(&self, py: Python<'_>) -> PyResult<u64> {
         self.heap.with(py, |heap| Ok(heap.device_address()))
+    }
+
+    /// The handle by value, 144 bytes: for kernels in CUDA C++ with a parameter `wh_heap_value`,
+    /// into which the common case of `wh_malloc` and `wh_free` is inlined.
+    #[getter]
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let words = self.heap.with(py, |heap| {
+            handle_value(heap).ok_or_else(|| {
+                Failure::not_supported("this build has the feature `debug`, which changes the handle".into())
+            })
+        })?;
+        Ok(PyBytes::new(py, &words.map(u64::to_le_bytes).concat()))
     }
 
     /// Bytes that can be allocated in total, once a growable heap has grown to its full size.

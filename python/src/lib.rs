@@ -45,7 +45,7 @@ mod _warpheap {
     #[pymodule_export]
     use crate::heap::Heap;
     #[pymodule_export]
-    use crate::library::device_library;
+    use crate::library::{device_library, inline_header};
     #[pymodule_export]
     use crate::logs::{read_log, read_snapshot, replay};
     #[pymodule_export]

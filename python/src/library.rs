@@ -33,3 +33,11 @@ pub fn device_library(py: Python<'_>, compute_capability: Option<(u32, u32)>) ->
 fn of_first_gpu() -> Option<(u32, u32)> {
     Device::cuda(0).and_then(|device| device.info()).ok()?.compute_capability
 }
+
+/// The text of `warpheap_inline.cuh`, which `warpheap.cuh` includes.
+#[pyfunction]
+pub fn inline_header() -> PyResult<String> {
+    let libraries =
+        warpheap_c_device::libraries().map_err(|why| Failure::not_supported(why.trim().to_owned()))?;
+    warpheap_c_device::inline::header(libraries).map_err(|why| Failure::not_supported(why).into())
+}

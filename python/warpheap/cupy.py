@@ -5,11 +5,11 @@ library::
 
     kernel = warpheap.cupy.RawKernel(r'''
         #include "warpheap.cuh"
-        extern "C" __global__ void work(void* heap) {
+        extern "C" __global__ void work(wh_heap_value heap) {
             void* block = wh_malloc(heap, 64);
             wh_free(heap, block);
         }''', "work")
-    kernel((64,), (256,), (heap.handle,))
+    kernel((64,), (256,), (warpheap.cupy.value(heap),))
 
 ``use_pool`` makes CuPy allocate its arrays from a ``warpheap.CachingPool``.
 """
@@ -24,9 +24,14 @@ from warpheap.errors import InvalidRequest, NotSupported, WrongDevice
 
 cupy = require("cupy", "cupy-cuda13x", "warpheap.cupy")
 
-__all__ = ["RawKernel", "RawModule", "allocator", "use_pool", "using_pool"]
+import numpy  # noqa: E402
+
+__all__ = ["RawKernel", "RawModule", "allocator", "use_pool", "using_pool", "value"]
 
 _RELOCATABLE = "-rdc=true"
+
+# `wh_heap_value`, an argument by value.
+_VALUE = numpy.dtype([("wide", numpy.uint64, 14), ("narrow", numpy.uint32, 8)], align=True)
 
 
 class RawModule:
@@ -61,6 +66,11 @@ class RawKernel:
         """Launches the kernel on ``stream``, or on CuPy's current stream."""
         function = self._module.get_function(self.name)
         function(grid, block, args, shared_mem=shared_mem, stream=stream)
+
+
+def value(heap):
+    """The handle of a ``warpheap.Heap`` as an argument for a parameter of type ``wh_heap_value``."""
+    return numpy.frombuffer(heap.value, _VALUE)[0]
 
 
 @lru_cache(maxsize=None)

@@ -12,7 +12,8 @@ use host::error::{Bytes, Error, InvalidFree};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::RwLock;
-use warpheap_device::kernel::{DevicePtr, KernelArg};
+use warpheap_c_device::handle_value;
+use warpheap_device::kernel::DevicePtr;
 
 /// A heap in device memory, which kernels allocate from.
 pub struct wh_heap {
@@ -141,13 +142,13 @@ pub unsafe extern "C" fn wh_heap_get_value(heap: wh_heap_owner, value: *mut wh_h
     call(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(value, "value", wh_heap_value { wide: [0; 14], narrow: [0; 8] }) }?;
-        let handle = with_heap(heap, |heap| Ok(heap.handle().to_abi()))?;
-        if size_of_val(&handle) != size_of::<wh_heap_value>() {
+        let Some(words) = with_heap(heap, |heap| Ok(handle_value(heap)))? else {
             let why = "libwarpheap was built with the feature `debug`, which changes the handle";
             return Err(Failure::new(WH_NOT_SUPPORTED, why));
-        }
-        // SAFETY: both have the same size and consist of integers and addresses.
-        out.set(unsafe { std::mem::transmute_copy(&handle) });
+        };
+        let half = |i: usize| (words[14 + i / 2] >> (32 * (i % 2))) as u32;
+        let wide = std::array::from_fn(|i| words[i]);
+        out.set(wh_heap_value { wide, narrow: std::array::from_fn(half) });
         Ok(())
     })
 }

@@ -10,9 +10,7 @@
 use super::Heap;
 use super::class::SizeClass;
 use super::debug::CallSite;
-use super::draw::Drawn;
-use crate::lanes::{Group, Warp};
-use core::alloc::Layout;
+use crate::lanes::Group;
 use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.
@@ -31,30 +29,25 @@ impl Heap {
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
-    pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
+    pub fn alloc(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         self.alloc_at(layout, CallSite::here())
     }
 
     /// The same without what a debug heap adds.
     #[inline(always)]
-    pub(super) fn alloc_plain(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let address = match self.class_of(layout) {
-            Some(class) => self.alloc_small(class),
-            None => self.shared().alloc_unusual(layout.size(), layout.align()),
-        };
-        NonNull::new(address as *mut u8)
-    }
-
-    /// The class that serves a layout. `None` if none does.
-    #[inline(always)]
-    pub(super) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
+    pub(super) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         // In 32 bits: meaningless for a size or an alignment that is too large.
         let below = (align as u32).wrapping_sub(1);
         let bytes = (size as u32).wrapping_add(below) & !below;
         // One comparison for sizes from one byte to the limit: zero wraps around.
         let small = size <= MOST_ROUNDED && bytes.wrapping_sub(1) < self.layout.small_bytes;
-        (small && align <= SMALL_ALIGN).then(|| SizeClass::of(bytes))
+        let address = if small && align <= SMALL_ALIGN {
+            self.alloc_small(SizeClass::of(bytes))
+        } else {
+            self.shared().alloc_unusual(size, align)
+        };
+        NonNull::new(address as *mut u8)
     }
 
     /// For sizes and alignments that no class serves.
@@ -87,25 +80,19 @@ impl Heap {
     fn alloc_small(&self, class: SizeClass) -> u64 {
         let group = Group::converged();
         let Some(warp) = group.whole() else { return self.shared().alloc_partial(group, class) };
-        let (drawn, shard) = self.draw_warp(warp, class);
-        if warp.all(drawn.address != 0) {
-            return drawn.address;
-        }
-        let shard = warp.broadcast_32(shard);
-        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
-    }
-
-    /// Draws for a full warp. Also returns the shard of the cursors.
-    #[inline(always)]
-    pub(super) fn draw_warp(&self, warp: Warp, class: SizeClass) -> (Drawn, u32) {
         let shard = self.shard();
-        if warp.all(class.0 == warp.broadcast_32(class.0)) {
+        let (drawn, shard) = if warp.all(class.0 == warp.broadcast_32(class.0)) {
             (self.draw(warp, warp, true, class, shard), shard)
         } else {
             // Lanes that ask for several classes use the cursors of parts of warps.
             let shard = warp.broadcast_32(self.part_of(shard));
             (self.draw(warp, warp.matching(class.0), true, class, shard), shard)
+        };
+        if warp.all(drawn.address != 0) {
+            return drawn.address;
         }
+        let shard = warp.broadcast_32(shard);
+        self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
     /// For a part of a warp.

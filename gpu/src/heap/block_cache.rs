@@ -30,7 +30,8 @@
 mod slots;
 
 use super::Heap;
-use super::class::SizeClass;
+use super::alloc::SMALL_ALIGN;
+use super::class::{SizeClass, rounded_up};
 use super::debug::CallSite;
 use super::entry::Entry;
 use crate::fault::FaultCheck;
@@ -268,6 +269,16 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'
 }
 
 impl Heap {
+    /// The class that [`alloc`](Self::alloc) serves a layout from, if it is one.
+    #[inline(always)]
+    pub(super) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
+        let (size, align) = (layout.size(), layout.align());
+        let bytes = rounded_up(size as u64, align as u64);
+        // Sizes from one byte to the limit, compared once: zero wraps around.
+        let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN;
+        small.then(|| SizeClass::of(bytes as u32))
+    }
+
     /// Whether a block of the class starts at `address`, which is live if anything is. As [`free`](Self::free) has
     /// it.
     #[inline(always)]

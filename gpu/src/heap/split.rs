@@ -76,7 +76,14 @@ impl Heap {
         let all = AllocStep { address: 0, seen: 0, rest: ALL };
         let Some(class) = self.class_of(layout) else { return all };
         let Some(warp) = Group::converged().whole() else { return all };
-        let (drawn, shard) = self.draw_warp(warp, class);
+        // As in `alloc_small`. In a common function, kernels in Rust spill more.
+        let shard = self.shard();
+        let (drawn, shard) = if warp.all(class.0 == warp.broadcast_32(class.0)) {
+            (self.draw(warp, warp, true, class, shard), shard)
+        } else {
+            let shard = warp.broadcast_32(self.part_of(shard));
+            (self.draw(warp, warp.matching(class.0), true, class, shard), shard)
+        };
         if warp.all(drawn.address != 0) {
             return AllocStep::done(drawn.address);
         }

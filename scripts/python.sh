@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Builds the Python package as a wheel, installs it into a fresh environment and runs its tests.
-# `--numba` adds numba-cuda, with which the tests compile and link kernels. It needs no GPU.
+# `--kernels` adds numba-cuda and CuPy, with which the tests compile and link kernels, without a
+# GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=(-r python/requirements-test.txt)
 case "${1:-}" in
-    --numba) requirements+=(-r python/requirements-numba.txt) ;;
+    --kernels) requirements+=(-r python/requirements-kernels.txt) ;;
     '') ;;
     *)
-        echo "usage: scripts/python.sh [--numba]" >&2
+        echo "usage: scripts/python.sh [--kernels]" >&2
         exit 2
         ;;
 esac

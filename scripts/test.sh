@@ -61,7 +61,7 @@ step format
 cargo fmt --all --check
 
 [ -z "$all" ] || beside 'versions of dependencies' scripts/check-dependency-ranges.sh
-[ -z "$all" ] || beside 'the Python package' scripts/python.sh --numba
+[ -z "$all" ] || beside 'the Python package' scripts/python.sh --kernels
 [ -z "$all" ] || beside 'a sample of mutants' scripts/mutants.sh --sample
 if [ -z "$quick" ]; then
     # The flag would cause a full rebuild in the common target folder.

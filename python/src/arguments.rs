@@ -56,15 +56,15 @@ impl<'py> FromPyObject<'_, 'py> for RawStream {
 
 /// The `CUstream` of a stream object.
 fn handle(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
-    if let Ok(method) = object.getattr("__cuda_stream__") {
+    if let Some(method) = object.getattr_opt("__cuda_stream__")? {
         let (_version, raw) = method.call0()?.extract::<(u64, u64)>()?;
         return Ok(Some(raw));
     }
     for name in HANDLES {
-        let Ok(handle) = object.getattr(name) else { continue };
+        let Some(handle) = object.getattr_opt(name)? else { continue };
         let handle = if handle.is_callable() { handle.call0()? } else { handle };
         // ctypes: the handle of a `c_void_p` is its `value`, `None` for null.
-        let handle = handle.getattr("value").unwrap_or(handle);
+        let handle = handle.getattr_opt("value")?.unwrap_or(handle);
         if handle.is_none() {
             return Ok(Some(0));
         }

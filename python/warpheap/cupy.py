@@ -20,15 +20,13 @@ from functools import lru_cache
 from warpheap._headers import include_dir
 from warpheap._optional import require
 from warpheap._warpheap import CachingPool, Device, device_library
-from warpheap.errors import InvalidRequest, NotSupported, WrongDevice
+from warpheap.errors import NotSupported, WrongDevice
 
 cupy = require("cupy", "cupy-cuda13x", "warpheap.cupy")
 
 import numpy  # noqa: E402
 
 __all__ = ["RawKernel", "RawModule", "allocator", "use_pool", "using_pool", "value"]
-
-_RELOCATABLE = "-rdc=true"
 
 # `wh_heap_value`, an argument by value.
 _VALUE = numpy.dtype([("wide", numpy.uint64, 14), ("narrow", numpy.uint32, 8)], align=True)
@@ -47,12 +45,17 @@ class RawModule:
         self.code = code
         self.options = tuple(options)
         self.name_expressions = tuple(name_expressions or ())
+        self._functions = {}
 
     def get_function(self, name):
         """The kernel ``name``: called with the grid, the block and the arguments."""
-        device = cupy.cuda.Device()
-        module, names = _module(self.code, self.options, self.name_expressions, device.id)
-        return module.get_function(names.get(name, name))
+        device = cupy.cuda.runtime.getDevice()
+        function = self._functions.get((device, name))
+        if function is None:
+            module, names = _module(self.code, self.options, self.name_expressions, device)
+            function = module.get_function(names.get(name, name))
+            self._functions[device, name] = function
+        return function
 
 
 class RawKernel:
@@ -77,20 +80,28 @@ def value(heap):
 def _module(code, options, name_expressions, device_id):
     """The loaded module for a device, and the mangled names of the expressions."""
     capability = cupy.cuda.Device(device_id).compute_capability
-    major, minor = int(capability[:-1]), int(capability[-1])
-    options = (*options, _RELOCATABLE, f"-arch=compute_{capability}", *_include())
+    ptx, names = _compile(code, options, name_expressions, capability)
+    library = device_library((int(capability[:-1]), int(capability[-1])))
+    link = cupy.cuda.function.LinkState()
+    for part, name in ((ptx, "kernels.ptx"), (library, "warpheap.ptx")):
+        # The driver reads PTX up to a zero.
+        link.add_ptr_data(part.encode() + b"\0", name)
+    module = cupy.cuda.function.Module()
+    module.load(link.complete())
+    return module, names
+
+
+def _compile(code, options, name_expressions, capability):
+    """Relocatable PTX, and the mangled names of the expressions."""
+    options = (*options, "-rdc=true", f"-arch=compute_{capability}", *_include())
     if not any(option.startswith(("-std", "--std")) for option in options):
         options = (*options, "-std=c++17")
+    # CuPy's public functions link or load what they compile.
     program = cupy.cuda.compiler._NVRTCProgram(
         code, "warpheap.cu", name_expressions=name_expressions, method="ptx"
     )
     ptx, names = program.compile(options)
-    link = cupy.cuda.function.LinkState()
-    link.add_ptr_data(_terminated(ptx), "kernels.ptx")
-    link.add_ptr_data(_terminated(device_library((major, minor))), "warpheap.ptx")
-    module = cupy.cuda.function.Module()
-    module.load(link.complete())
-    return module, names or {}
+    return ptx.rstrip(b"\0").decode(), names or {}
 
 
 def _include():
@@ -99,12 +110,6 @@ def _include():
         return (f"-I{include_dir()}",)
     except NotSupported:
         return ()
-
-
-def _terminated(ptx):
-    """PTX as the driver reads it: bytes with a zero at the end."""
-    data = ptx.encode() if isinstance(ptx, str) else bytes(ptx)
-    return data if data.endswith(b"\0") else data + b"\0"
 
 
 def allocator(pool):
@@ -119,16 +124,15 @@ def allocator(pool):
     device: Device = pool.device
     if device.ordinal is None:
         raise NotSupported("CuPy needs a pool on a GPU; create the pool on `Device.cuda()`")
+    has_several = Device.cuda_count() > 1
 
     def allocate(nbytes):
-        current = cupy.cuda.runtime.getDevice()
+        current = cupy.cuda.runtime.getDevice() if has_several else device.ordinal
         if current != device.ordinal:
             raise WrongDevice(
                 f"CuPy's current device is GPU {current}, but the pool belongs to GPU "
                 f"{device.ordinal}; use one pool for each device"
             )
-        if nbytes < 0:
-            raise InvalidRequest(f"{nbytes} B were requested; request at least 0 B")
         if nbytes == 0:
             return cupy.cuda.MemoryPointer(cupy.cuda.Memory(0), 0)
         block = pool.allocate(nbytes, cupy.cuda.get_current_stream(), 512)
@@ -140,7 +144,9 @@ def allocator(pool):
 
 def use_pool(pool=None):
     """Makes CuPy allocate all arrays from ``pool``, a new one by default. Returns the pool."""
-    pool = CachingPool(Device.cuda(cupy.cuda.runtime.getDevice())) if pool is None else pool
+    if pool is None:
+        has_several = Device.cuda_count() > 1
+        pool = CachingPool(Device.cuda(cupy.cuda.runtime.getDevice() if has_several else 0))
     cupy.cuda.set_allocator(allocator(pool))
     return pool
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds bundle/c/ for a GPU machine with nvcc: libwarpheap, the device library, the programs in CUDA
-# C++, and the kernels in Rust that they share a heap with. `bundle/c/gpu/suite.sh RESULTS` runs them.
+# Builds bundle/c/ for a GPU machine with nvcc: libwarpheap, the device library, the programs in
+# CUDA C++, and the kernels in Rust that they share a heap with. `bundle/c/gpu/suite.sh RESULTS`
+# runs them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -38,8 +38,8 @@ pub fn libraries() -> Result<&'static [KernelImage], &'static str> {
 pub const HANDLE_WORDS: usize = 18;
 
 /// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: 14 addresses,
-/// the last of which is [`device_address`](Heap::device_address), and 8 numbers of 4 bytes. `None` in
-/// builds with the feature `debug`, which changes the handle.
+/// the last of which is [`device_address`](Heap::device_address), and 8 numbers of 4 bytes. `None`
+/// in builds with the feature `debug`, which changes the handle.
 pub fn handle_value(heap: &Heap) -> Option<[u64; HANDLE_WORDS]> {
     let handle = heap.handle().to_abi();
     if size_of_val(&handle) != HANDLE_WORDS * 8 {

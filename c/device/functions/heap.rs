@@ -38,8 +38,8 @@ pub unsafe extern "C" fn wh_malloc_begin(heap: &Heap, size: usize) -> AllocStep 
 /// The second part of [`wh_malloc`].
 ///
 /// # Safety
-/// [`wh_malloc_begin`] returned `step` to this thread for the same arguments. All lanes of a warp to
-/// which it returned a `rest` make this call.
+/// [`wh_malloc_begin`] returned `step` to this thread for the same arguments. All lanes of a warp
+/// to which it returned a `rest` make this call.
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn wh_malloc_finish(heap: &Heap, size: usize, step: AllocStep) -> *mut u8 {
     let Some(layout) = layout(size, DEFAULT_ALIGN) else { return null_mut() };

@@ -20,8 +20,8 @@ pub struct wh_heap {
     _opaque: [u8; 0],
 }
 
-/// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case of
-/// `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
+/// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case
+/// of `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct wh_heap_value {

@@ -1,8 +1,8 @@
 //! `warpheap.cuh`: a host compiler accepts it, it declares the functions of the library and no
 //! others, and nvcc gives them the same parameters, inlines the fast paths and links both.
 //!
-//! nvcc is looked up in `WARPHEAP_NVCC` and on the PATH. Without it, tests that need it have nothing
-//! to check and pass, unless `WARPHEAP_REQUIRE_NVCC=1`.
+//! nvcc is looked up in `WARPHEAP_NVCC` and on the PATH. Without it, tests that need it have
+//! nothing to check and pass, unless `WARPHEAP_REQUIRE_NVCC=1`.
 
 mod nvcc;
 

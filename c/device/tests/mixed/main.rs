@@ -1,6 +1,6 @@
-//! Two languages that share a heap, on the CPU: kernels that use the Rust interface and kernels that
-//! use the C functions pass each other blocks, on two streams. `c/gpu/mixed.cu` does the same on a
-//! GPU with kernels in CUDA C++.
+//! Two languages that share a heap, on the CPU: kernels that use the Rust interface and kernels
+//! that use the C functions pass each other blocks, on two streams. `c/gpu/mixed.cu` does the same
+//! on a GPU with kernels in CUDA C++.
 
 mod kernels;
 
@@ -21,8 +21,8 @@ kernel! {
     /// As [`rust_exchange`], with the C functions, as C++ calls them: in two parts.
     ///
     /// # Safety
-    /// As for [`rust_exchange`]; `heap` is the device address of the heap. If `plant` is not 0, each
-    /// thread frees its first block at once.
+    /// As for [`rust_exchange`]; `heap` is the device address of the heap. If `plant` is not 0,
+    /// each thread frees its first block at once.
     unsafe fn c_exchange(
         heap: u64,
         cells: DeviceSlice<u64>,

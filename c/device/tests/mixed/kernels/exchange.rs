@@ -2,7 +2,7 @@
 //! and free.
 //!
 //! ```text
-//! block | bytes, language << 32 | key + GOLDEN | key + 2 * GOLDEN | ..   key: a hash of the address
+//! block | bytes, language << 32 | key + GOLDEN | key + 2 * GOLDEN | ..   key: hash of the address
 //! cells | address | 0 | ..   of blocks that no thread owns; a swap takes one and leaves another
 //! ```
 //!

@@ -1,4 +1,4 @@
-"""Figures of the Python package on a GPU, as JSON: ``python3 bench_gpu.py numba|cupy|torch``.
+"""Figures of the Python package on a GPU, as JSON: ``python3 bench.py numba|cupy|torch``.
 
 ``numba``: kernels that allocate, store and free, with warpheap and with CUDA's own malloc. ``cupy``
 and ``torch``: 100,000 random allocations from ``CachingPool`` and from the library's own pool.

@@ -46,6 +46,8 @@ void print(const char *name, const char *linked, u32 bytes, double us, double fl
                 name, linked, bytes, us);
     if (floor_us > 0) {
         std::printf("\"floor_us\": %.3f, ", floor_us);
+    } else {
+        std::printf("\"floor_us\": null, ");
     }
     std::printf("\"registers\": %d, \"local_bytes\": %d}", registers, local);
     first = false;

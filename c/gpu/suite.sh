@@ -2,7 +2,7 @@
 # Builds and runs the programs in CUDA C++ of this folder's bundle on a GPU, and checks every exit
 # status. usage: suite.sh RESULTS_FOLDER [PATTERN]. Needs nvcc, and the bundle that
 # scripts/c-bundle.sh makes. Writes one log per run, the reports as JSON, and one line per run in
-# c-suite.jsonl. With PATTERN, only the runs with a matching name.
+# suite-c.jsonl. With PATTERN, only the runs with a matching name.
 set -euo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -21,6 +21,13 @@ library=device/warpheap_device.sm_90.ptx
 build=$(mktemp -d)
 failures=0
 
+# The arguments as strings of JSON. They have no quotes or backslashes.
+words() {
+    local text
+    text=$(printf '"%s", ' "$@")
+    echo "${text%, }"
+}
+
 # expect STATUS NAME SECONDS COMMAND...: the command exits with STATUS within SECONDS. Its output is
 # the log, and the data of the report if it is JSON.
 expect() {
@@ -32,13 +39,13 @@ expect() {
     [ "$status" -eq "$wanted" ] || { verdict="FAILED: exit status $status, expected $wanted" failures=$((failures + 1)); }
     printf '%-24s %5d s  %s\n' "$name" $((SECONDS - began)) "$verdict"
     [ "$verdict" = ok ] || tail -n 15 "$out/$name.log" "$out/$name.err"
-    line=$(printf '"commit": "%s", "date": "%s", "device": "%s", "command": "%s"' "$commit" "$(date -u +%FT%TZ)" \
-        "$device" "${*//"$build/"/}")
+    line=$(printf '"commit": "%s", "date": "%s", "device": "%s", "command": [%s]' "$commit" \
+        "$(date -u +%FT%TZ)" "$device" "$(words "${@//"$build/"/}")")
     printf '{"run": "%s", "verdict": "%s", "status": %d, "expected": "%s", "seconds": %d, %s}\n' \
-        "$name" "$verdict" "$status" "$wanted" $((SECONDS - began)) "$line" >>"$out/c-suite.jsonl"
+        "$name" "$verdict" "$status" "$wanted" $((SECONDS - began)) "$line" >>"$out/suite-c.jsonl"
     if [ "$(head -c 1 "$out/$name.log")" = '{' ]; then
-        printf '{\n  "schema": "warpheap-c/1", "run": "%s", %s,\n  "data": %s\n}\n' \
-            "$name" "$line" "$(cat "$out/$name.log")" >"$out/$name.json"
+        printf '{\n  "schema": "warpheap-%s/1", %s,\n  "data": %s\n}\n' \
+            "$(cut -d - -f 1-2 <<<"$name")" "$line" "$(cat "$out/$name.log")" >"$out/$name.json"
     fi
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the Python package's tests, examples and figures on a GPU, and checks every exit status.
 # usage: suite.sh RESULTS_FOLDER COMMIT. Needs the package, numba-cuda, CuPy and PyTorch. Writes one
-# log per run, the figures as JSON, and one line per run in python-suite.jsonl.
+# log per run, the figures as JSON, and one line per run in suite-python.jsonl.
 set -euo pipefail
 
 if [ $# -ne 2 ]; then
@@ -16,19 +16,20 @@ device=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 failures=0
 
 run() {
-    local name=$1 status=0 began=$SECONDS verdict=ok line
+    local name=$1 status=0 began=$SECONDS verdict=ok line words
     shift
     timeout --kill-after=10 300 "$@" >"$out/$name.log" 2>"$out/$name.err" || status=$?
     [ "$status" -eq 0 ] || { verdict="FAILED: exit status $status" failures=$((failures + 1)); }
     printf '%-28s %5d s  %s\n' "$name" $((SECONDS - began)) "$verdict"
     [ "$verdict" = ok ] || tail -n 15 "$out/$name.log" "$out/$name.err"
-    line=$(printf '"commit": "%s", "date": "%s", "device": "%s", "command": "%s"' "$commit" "$(date -u +%FT%TZ)" \
-        "$device" "$*")
+    words=$(printf '"%s", ' "$@")
+    line=$(printf '"commit": "%s", "date": "%s", "device": "%s", "command": [%s]' "$commit" \
+        "$(date -u +%FT%TZ)" "$device" "${words%, }")
     printf '{"run": "%s", "verdict": "%s", "status": %d, "seconds": %d, %s}\n' \
-        "$name" "$verdict" "$status" $((SECONDS - began)) "$line" >>"$out/python-suite.jsonl"
+        "$name" "$verdict" "$status" $((SECONDS - began)) "$line" >>"$out/suite-python.jsonl"
     if [ "$(head -c 1 "$out/$name.log")" = '{' ]; then
-        printf '{\n  "schema": "warpheap-python/1", "run": "%s", %s,\n  "data": %s\n}\n' \
-            "$name" "$line" "$(cat "$out/$name.log")" >"$out/$name.json"
+        printf '{\n  "schema": "warpheap-python/1", %s,\n  "data": %s\n}\n' \
+            "$line" "$(cat "$out/$name.log")" >"$out/$name.json"
     fi
 }
 

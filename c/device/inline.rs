@@ -117,7 +117,12 @@ impl Body {
                 _ => return Err(unknown()),
             };
             let operand = self.input(expression);
-            self.lines.push(format!("mov.{bits} {}, %{operand};", renamed(register)));
+            // A load of 4 bytes can have a register of 8, which it extends with zeros.
+            let instruction = match bits == "b32" && register.starts_with("%rd") {
+                true => "cvt.u64.u32",
+                false => &format!("mov.{bits}"),
+            };
+            self.lines.push(format!("{instruction} {}, %{operand};", renamed(register)));
         }
         Ok(())
     }
@@ -192,6 +197,7 @@ mod tests {
 	ld.param.b64 	%rd2, [wh_malloc_begin_param_1];
 	ld.b64 	%rd3, [%rd1+16];
 	ld.v2.b32 	{%r2, %r19}, [%rd1+112];
+	ld.b32 	%rd8, [%rd1+132];
 	mov.u32 	%r4, %laneid;
 	@%p1 bra 	$L__BB1_2;
 	st.param.b64 	[func_retval0+16], %rd3;
@@ -206,7 +212,13 @@ mod tests {
         let text = Body::of(PTX, "wh_malloc_begin").unwrap();
         assert_eq!(
             text.inputs,
-            ["\"l\"(argument)", "\"l\"(heap.wide[2])", "\"r\"(heap.narrow[0])", "\"r\"(heap.narrow[1])"]
+            [
+                "\"l\"(argument)",
+                "\"l\"(heap.wide[2])",
+                "\"r\"(heap.narrow[0])",
+                "\"r\"(heap.narrow[1])",
+                "\"r\"(heap.narrow[5])"
+            ]
         );
         let lines: Vec<_> = text.lines.iter().map(|line| line.replace('\t', " ")).collect();
         assert_eq!(
@@ -218,6 +230,7 @@ mod tests {
                 "mov.b64 whrd3, %4;",
                 "mov.b32 whr2, %5;",
                 "mov.b32 whr19, %6;",
+                "cvt.u64.u32 whrd8, %7;",
                 "mov.u32  whr4, %%laneid;",
                 "@whp1 bra  $L__BB1_2;",
                 "mov.b64 %2, whrd3;",

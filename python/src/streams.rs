@@ -7,28 +7,33 @@ use crate::arguments::RawStream;
 use crate::failure::Result;
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use warpheap::{Backend, Device, Stream};
 
 /// The streams of a pool.
 #[derive(Debug)]
 pub struct Streams {
     device: Device,
-    by_raw: Mutex<HashMap<u64, Stream>>,
+    /// Few, so that a search is faster than a hash.
+    by_raw: RwLock<Vec<(u64, Stream)>>,
 }
 
 impl Streams {
     /// No streams yet.
     pub fn new(device: &Device) -> Streams {
-        Streams { device: device.clone(), by_raw: Mutex::default() }
+        Streams { device: device.clone(), by_raw: RwLock::default() }
     }
 
     /// The stream of a `CUstream`. On the CPU, each number is a stream of its own, and 0 is the
     /// default stream.
     pub fn get(&self, raw: u64) -> Result<Stream> {
-        let mut streams = self.lock();
-        if let Some(stream) = streams.get(&raw) {
-            return Ok(stream.clone());
+        if let Some(stream) = find(&self.by_raw.read().unwrap_or_else(PoisonError::into_inner), raw) {
+            return Ok(stream);
+        }
+        let mut streams = self.write();
+        // Another thread may have added it in between.
+        if let Some(stream) = find(&streams, raw) {
+            return Ok(stream);
         }
         let stream = match (self.device.backend(), raw) {
             // SAFETY: the documentation of the pools demands that the stream is live until the pool
@@ -37,19 +42,27 @@ impl Streams {
             (_, 0) => self.device.default_stream(),
             _ => self.device.stream(),
         }?;
-        Ok(streams.entry(raw).or_insert(stream).clone())
+        streams.push((raw, stream.clone()));
+        Ok(stream)
     }
 
     /// Forgets a stream. The pool then reuses its memory on other streams.
     pub fn forget(&self, raw: u64) {
+        let mut streams = self.write();
+        let place = streams.iter().position(|(own, _)| *own == raw);
+        let forgotten = place.map(|place| streams.swap_remove(place));
         // Dropped after the lock: the pool is notified.
-        let stream = self.lock().remove(&raw);
-        drop(stream);
+        drop(streams);
+        drop(forgotten);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Stream>> {
-        self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<(u64, Stream)>> {
+        self.by_raw.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn find(streams: &[(u64, Stream)], raw: u64) -> Option<Stream> {
+    streams.iter().find(|(own, _)| *own == raw).map(|(_, stream)| stream.clone())
 }
 
 /// The stream objects that a program passed. They live as long as the pool uses their streams.

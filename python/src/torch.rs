@@ -10,7 +10,6 @@ use crate::pools::Open;
 use libloading::Library;
 use pyo3::prelude::*;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,8 +19,12 @@ use warpheap::host_pools;
 
 type Pool = Open<host_pools::CachingPool>;
 
-/// The pool of each GPU that PyTorch has used, by ordinal.
-static POOLS: Mutex<Option<HashMap<u32, Pool>>> = Mutex::new(None);
+/// PyTorch supports as many GPUs.
+const GPUS: usize = 64;
+
+/// The pool of each GPU that PyTorch has used, by ordinal. Each is set once, under `MAKING`.
+static POOLS: [OnceLock<Pool>; GPUS] = [const { OnceLock::new() }; GPUS];
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// PyTorch's own alignment.
 const ALIGN: u64 = 512;
@@ -85,7 +88,7 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
 pub fn torch_pool(py: Python<'_>, ordinal: u32) -> PyResult<CachingPool> {
     let (device, pool) = py.detach(|| {
         let device = warpheap::Device::cuda(ordinal).map_err(Failure::from)?;
-        Ok::<_, Failure>((device, pool_of(ordinal)?))
+        Ok::<_, Failure>((device, pool_of(ordinal)?.clone()))
     })?;
     Ok(CachingPool::of(Device { inner: device, ordinal: Some(ordinal) }, pool))
 }
@@ -100,14 +103,12 @@ pub fn torch_use_pool(py: Python<'_>, pool: &Bound<'_, CachingPool>) -> PyResult
     };
     let open = pool.open(py)?;
     let insert = || {
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        let pools = pools.get_or_insert_default();
-        if pools.contains_key(&ordinal) {
+        let place = place_of(ordinal)?;
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        place.set(open).map_err(|_| {
             let text = format!("PyTorch already has a pool on GPU {ordinal}; choose it once, at the start");
-            return Err(Failure::invalid_request(text));
-        }
-        pools.insert(ordinal, open);
-        Ok(())
+            Failure::invalid_request(text)
+        })
     };
     Ok(py.detach(insert)?)
 }
@@ -116,17 +117,26 @@ fn ordinal(device: c_int) -> Result<u32> {
     u32::try_from(device).map_err(|_| Failure::invalid_request(format!("there is no GPU {device}")))
 }
 
-fn pool_of(ordinal: u32) -> Result<Pool> {
-    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-    let pools = pools.get_or_insert_default();
-    if let Some(pool) = pools.get(&ordinal) {
-        return Ok(pool.clone());
+fn place_of(ordinal: u32) -> Result<&'static OnceLock<Pool>> {
+    let place = POOLS.get(ordinal as usize);
+    place.ok_or_else(|| {
+        Failure::invalid_request(format!("GPU {ordinal} was requested, but PyTorch has at most {GPUS}"))
+    })
+}
+
+fn pool_of(ordinal: u32) -> Result<&'static Pool> {
+    let place = place_of(ordinal)?;
+    if let Some(pool) = place.get() {
+        return Ok(pool);
+    }
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pool) = place.get() {
+        return Ok(pool);
     }
     let device = warpheap::Device::cuda(ordinal)?;
     let pool = host_pools::CachingPool::builder().name(format!("PyTorch, GPU {ordinal}")).build(&device)?;
     let open = Open::new(pool, None)?;
-    pools.insert(ordinal, open.clone());
-    Ok(open)
+    Ok(place.get_or_init(|| open))
 }
 
 /// Turns a panic into a failure: none may reach PyTorch.

@@ -124,20 +124,28 @@ def allocator(pool):
     device: Device = pool.device
     if device.ordinal is None:
         raise NotSupported("CuPy needs a pool on a GPU; create the pool on `Device.cuda()`")
-    has_several = Device.cuda_count() > 1
+    ordinal, has_several = device.ordinal, Device.cuda_count() > 1
+    # Looked up once: an allocation takes a microsecond.
+    current_device, current_stream = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
+    pointer, memory, allocate_block = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory, pool.allocate
+    streams = {}
 
     def allocate(nbytes):
-        current = cupy.cuda.runtime.getDevice() if has_several else device.ordinal
-        if current != device.ordinal:
+        current = current_device() if has_several else ordinal
+        if current != ordinal:
             raise WrongDevice(
                 f"CuPy's current device is GPU {current}, but the pool belongs to GPU "
-                f"{device.ordinal}; use one pool for each device"
+                f"{ordinal}; use one pool for each device"
             )
         if nbytes == 0:
-            return cupy.cuda.MemoryPointer(cupy.cuda.Memory(0), 0)
-        block = pool.allocate(nbytes, cupy.cuda.get_current_stream(), 512)
-        memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device.ordinal)
-        return cupy.cuda.MemoryPointer(memory, 0)
+            return pointer(cupy.cuda.Memory(0), 0)
+        stream = current_stream()
+        raw = stream.ptr
+        if raw not in streams:
+            # The object lives as long as this function.
+            streams[raw] = stream
+        block = allocate_block(nbytes, raw, 512)
+        return pointer(memory(block.ptr, nbytes, block, ordinal), 0)
 
     return allocate
 

@@ -111,8 +111,8 @@ impl Builder {
     /// of kernels. Kernels of any language call them once both are linked: by `nvcc -dc`, nvJitLink
     /// or `cuLinkAddData`. Default: `false`.
     ///
-    /// A [`module`](Self::module) is compiled without the panic handler of `warpheap-device`, whose
-    /// variable would occur in every library: it has its own `#[panic_handler]`.
+    /// A [`module`](Self::module) is compiled without the panic handler of `warpheap-device`, and
+    /// has its own `#[panic_handler]`: a variable of the former would occur in every library.
     pub fn device_library(mut self, library: bool) -> Self {
         self.options.device_library = library;
         self

@@ -5,6 +5,10 @@
 //! fast paths call no function, so their bodies can be inlined: parameters become operands of an
 //! `asm` statement, and each word of the handle that is loaded becomes one, too, which the compiler
 //! takes from the constant bank of kernel parameters.
+//!
+//! The bodies contain collectives of a warp (`vote`, `shfl`, `match`). nvcc and NVRTC do not move
+//! `asm volatile` across branches, which CUDA libraries rely on as well. Other compilers of CUDA C++
+//! are not supported.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -71,7 +75,7 @@ impl Body {
 
     fn add(&mut self, line: &str, name: &str, handle: &mut Option<String>) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if line.starts_with("ld.param") {
+        if line.starts_with("ld.param.b64") {
             let (register, from) = (words[1].trim_end_matches(','), words[2]);
             if from == format!("[{name}_param_0];") {
                 *handle = Some(register.to_owned());
@@ -90,10 +94,12 @@ impl Body {
             return Ok(());
         }
         let of_handle = handle.as_ref().and_then(|handle| line.split_once(&format!("[{handle}")));
-        if let Some((load, offset)) = of_handle {
+        if let Some((load, offset)) = of_handle.filter(|(_, rest)| rest.starts_with(['+', ']'])) {
             return self.load_of_handle(load, offset);
         }
-        if handle.as_ref().is_some_and(|handle| mentions(line, handle)) || line.starts_with("call") {
+        let is_unknown =
+            ["call", "ld.param", "st.param", ".pragma", ".local"].iter().any(|it| line.contains(it));
+        if handle.as_ref().is_some_and(|handle| mentions(line, handle)) || is_unknown || line.contains('"') {
             return Err(format!("`{line}` cannot be inlined"));
         }
         self.lines.push(if line == "ret;" { "bra $wh_end;".into() } else { renamed(line) });
@@ -149,7 +155,7 @@ impl Body {
         }
         let inputs = self.inputs.join(", ");
         text.push_str(&format!(
-            "        : \"=l\"(step.words[0]), \"=l\"(step.words[1]), \"=l\"(step.rest)\n        : {inputs}\n        \
+            "        : \"=&l\"(step.words[0]), \"=&l\"(step.words[1]), \"=&l\"(step.rest)\n        : {inputs}\n        \
              : \"memory\");\n    return step;\n}}\n"
         ));
         text
@@ -241,11 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn another_register_is_not_the_handle() {
+        let text = Body::of(&PTX.replace("[%rd1+16]", "[%rd15]"), "wh_malloc_begin").unwrap();
+        assert!(text.lines.iter().any(|line| line.contains("[whrd15]")), "{:?}", text.lines);
+    }
+
+    #[test]
     fn what_cannot_be_inlined_is_an_error() {
         for (old, new) in [
             ("mov.u32 	%r4, %laneid;", "call.uni f;"),
             ("mov.u32 	%r4, %laneid;", "add.s64 %rd2, %rd1, 8;"),
             ("[%rd1+16]", "[%rd1+112]"),
+            ("[%rd1+16]", "[%rd1, 16]"),
+            ("st.param.b64 	[func_retval0], %rd2;", "st.param.v2.b64 	[func_retval0], {%rd2, %rd3};"),
+            ("mov.u32 	%r4, %laneid;", ".pragma \"nounroll\";"),
             ("wh_malloc_begin(", "other("),
         ] {
             assert!(Body::of(&PTX.replace(old, new), "wh_malloc_begin").is_err(), "{new}");

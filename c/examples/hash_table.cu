@@ -1,7 +1,8 @@
 // A hash table with chains of nodes in a heap: all threads insert at once, then all look up.
 //
 //     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 hash_table.cu warpheap_device.o -lwarpheap -o hash_table
+//     nvcc -std=c++17 -rdc=true -arch=sm_90 hash_table.cu warpheap_device.o -lwarpheap \
+//         -o hash_table
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>
@@ -23,7 +24,7 @@ struct Table {
     }
 };
 
-// Thread `i` inserts the key `i * i`. A thread whose allocation fails counts itself.
+// Thread `i` inserts the key `i * i`. Counts failed allocations.
 __global__ void insert(wh_heap_value heap, Table table, unsigned int keys, u64 *failures) {
     u64 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= keys) {

@@ -1,7 +1,8 @@
 // Linked lists: each thread builds a list of its own length, adds it up, and frees it.
 //
 //     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 lists.cu warpheap_device.o -lwarpheap -o lists
+//     nvcc -std=c++17 -rdc=true -arch=sm_90 lists.cu warpheap_device.o -lwarpheap \
+//         -o lists
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>

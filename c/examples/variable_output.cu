@@ -2,7 +2,8 @@
 // number and keeps them in an array that grows as needed. A second kernel reads and frees the arrays.
 //
 //     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 variable_output.cu warpheap_device.o -lwarpheap -o output
+//     nvcc -std=c++17 -rdc=true -arch=sm_90 variable_output.cu warpheap_device.o -lwarpheap \
+//         -o output
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>
@@ -35,20 +36,24 @@ __global__ void factorise(wh_heap_value heap, Factors *out, unsigned int end) {
     }
     Factors all{nullptr, 0};
     unsigned int rest = n;
-    for (unsigned int p = 2; p * p <= rest; p++) {
-        for (; rest % p == 0; rest /= p) {
-            if (!append(heap, all, p)) {
-                return;
-            }
+    bool fits = true;
+    for (unsigned int p = 2; p * p <= rest && fits; p++) {
+        for (; rest % p == 0 && fits; rest /= p) {
+            fits = append(heap, all, p);
         }
     }
-    if (rest > 1) {
-        append(heap, all, rest);
+    if (rest > 1 && fits) {
+        fits = append(heap, all, rest);
+    }
+    if (!fits) {
+        wh_free(heap, all.factors);
+        all = {nullptr, 0};
     }
     out[n] = all;
 }
 
-// Counts the numbers whose factors do not multiply to them, and all factors; frees the arrays.
+// Counts wrong results, where the factors do not multiply to the number, and all factors. Frees
+// the arrays.
 __global__ void consume(wh_heap_value heap, Factors *in, unsigned int end, unsigned long long *counts) {
     unsigned int n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n < 2 || n >= end) {

@@ -143,8 +143,8 @@ typedef struct wh_heap_owner {
   uint64_t id;
 } wh_heap_owner;
 
-// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case of
-// `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
+// The handle of a heap by value, for kernels in CUDA C++: `warpheap.cuh` inlines the common case
+// of `wh_malloc` and `wh_free` for it. The words have no meaning for other code.
 typedef struct wh_heap_value {
   // Addresses on the device; the last one is that of `wh_heap_handle`.
   uint64_t wide[14];
@@ -407,8 +407,8 @@ wh_status wh_pool_deallocate(struct wh_pool pool, void *block, void *stream);
 // pool with this stream at the same time.
 wh_status wh_pool_forget_stream(struct wh_pool pool, void *stream);
 
-// Waits for all pending frees, then returns cached memory to the device, as far as no live block
-// is in the way, and the number of its bytes. `released` may be null.
+// Waits for all pending frees, then releases cached segments without live blocks to the device.
+// `released`, which may be null, gets the number of their bytes.
 wh_status wh_pool_trim(struct wh_pool pool, uint64_t *released);
 
 // Returns statistics of a pool as JSON for `wh_string_free`.

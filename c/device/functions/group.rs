@@ -46,21 +46,21 @@ pub unsafe extern "C" fn wh_malloc_block(heap: Option<&Heap>, size: usize) -> *m
 /// [`wh_free_block`], to `whole`, or null.
 ///
 /// # Safety
-/// As for [`wh_malloc_block`]. `whole` is null or valid for a write by the calling thread; it may
-/// differ between threads.
+/// As for [`wh_malloc_block`]. `whole` is null, or a word that only the calling thread accesses.
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn wh_malloc_block_each(
     heap: Option<&Heap>,
     size: usize,
-    whole: Option<&mut *mut u8>,
+    whole: *mut *mut u8,
 ) -> *mut u8 {
     let share = match (heap, layout(size, DEFAULT_ALIGN)) {
         // SAFETY: the caller's promise; all threads came here alike.
         (Some(heap), Some(layout)) => unsafe { heap.alloc_block_each(layout) },
         _ => None,
     };
-    if let Some(whole) = whole {
-        *whole = address(share.map(|share| share.whole));
+    if !whole.is_null() {
+        // SAFETY: the caller's promise: the thread's own word.
+        unsafe { whole.write(address(share.map(|share| share.whole))) };
     }
     address(share.map(|share| share.piece))
 }

@@ -41,8 +41,8 @@ pub unsafe extern "C" fn wh_malloc_begin(heap: &Heap, size: usize) -> AllocStep 
 /// [`wh_malloc_begin`] returned `step` to this thread for the same arguments. All lanes of a warp
 /// to which it returned a `rest` make this call.
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
-pub unsafe extern "C" fn wh_malloc_finish(heap: &Heap, size: usize, step: AllocStep) -> *mut u8 {
-    let Some(layout) = layout(size, DEFAULT_ALIGN) else { return null_mut() };
+pub unsafe extern "C" fn wh_malloc_finish(heap: Option<&Heap>, size: usize, step: AllocStep) -> *mut u8 {
+    let (Some(heap), Some(layout)) = (heap, layout(size, DEFAULT_ALIGN)) else { return null_mut() };
     // SAFETY: the caller's promise.
     address(unsafe { heap.finish_alloc(layout, step) })
 }
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn wh_free_begin(heap: &Heap, block: *mut u8) -> FreeStep 
 /// [`wh_free_begin`] returned `step` to this thread for the same arguments. All lanes of a warp to
 /// which it returned a `rest` make this call.
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
-pub unsafe extern "C" fn wh_free_finish(heap: &Heap, block: *mut u8, step: FreeStep) {
-    if let Some(block) = NonNull::new(block) {
+pub unsafe extern "C" fn wh_free_finish(heap: Option<&Heap>, block: *mut u8, step: FreeStep) {
+    if let (Some(heap), Some(block)) = (heap, NonNull::new(block)) {
         // SAFETY: the caller's promise.
         unsafe { heap.finish_free_step(block, step) };
     }

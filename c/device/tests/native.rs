@@ -8,7 +8,8 @@ use warpheap_c_device::functions::group::{
     wh_free_block, wh_free_warp, wh_malloc_block, wh_malloc_block_each, wh_malloc_warp,
 };
 use warpheap_c_device::functions::heap::{
-    wh_aligned_alloc, wh_calloc, wh_free, wh_malloc, wh_realloc, wh_usable_size,
+    wh_aligned_alloc, wh_calloc, wh_free, wh_free_begin, wh_free_finish, wh_malloc, wh_malloc_begin,
+    wh_malloc_finish, wh_realloc, wh_usable_size,
 };
 use warpheap_c_device::functions::pools::{
     wh_bump_aligned_alloc, wh_bump_alloc, wh_freelist_alloc, wh_freelist_free,
@@ -64,7 +65,7 @@ kernel! {
         let c = call!(wh_realloc(heap, c, 4000));
         let d = call!(wh_realloc(heap, null_mut(), 10));
         let given = [is_aligned(a, 16), is_aligned(b, 256), is_aligned(c, 16), is_aligned(d, 16)];
-        let refused = [
+        let failed = [
             call!(wh_malloc(heap, 0)),
             call!(wh_malloc(heap, usize::MAX)),
             call!(wh_malloc(heap, 1 << 40)),
@@ -75,13 +76,13 @@ kernel! {
             call!(wh_calloc(heap, 0, 8)),
             call!(wh_realloc(heap, d, usize::MAX)),
         ];
-        let refused = refused.iter().filter(|block| block.is_null()).count() as u64;
+        let failed = failed.iter().filter(|block| block.is_null()).count() as u64;
         let usable = call!(wh_usable_size(heap, a)) + call!(wh_usable_size(heap, null_mut()));
         let kept = sum(c);
         let is_freed = call!(wh_realloc(heap, c, 0)).is_null();
         [a, b, d, null_mut()].into_iter().for_each(|block| call!(wh_free(heap, block)));
         let given = given.iter().filter(|is| **is).count() as u64;
-        let words = [given * 10 + refused, zeros * 100 + kept, usable as u64, is_freed.into()];
+        let words = [given * 10 + failed, zeros * 100 + kept, usable as u64, is_freed.into()];
         call!(out.set(thread::index_1d().into(), words));
     }
 
@@ -101,6 +102,42 @@ kernel! {
         call!(wh_free(heap, block));
     }
 
+    /// As [`misuse_heap`], in two parts, by all lanes of a warp; lane 0 gets no block, and the last
+    /// one a large one.
+    ///
+    /// # Safety
+    /// As for [`misuse_heap`].
+    unsafe fn misuse_in_parts(address: u64, foreign: u64) {
+        let heap = call!(&*(address as *const heap::Heap));
+        let lane = thread::index_1d();
+        let alloc = |size| {
+            let step = call!(wh_malloc_begin(heap, size));
+            if step.rest == 0 { step.address as *mut u8 } else { call!(wh_malloc_finish(Some(heap), size, step)) }
+        };
+        let free = |block| {
+            let step = call!(wh_free_begin(heap, block));
+            if step.rest != 0 {
+                call!(wh_free_finish(Some(heap), block, step));
+            }
+        };
+        let block = alloc(if lane == 0 { 0 } else if lane == 31 { 1 << 20 } else { 64 });
+        assert_eq!(block.is_null(), lane == 0);
+        if lane == 1 {
+            free(foreign as *mut u8);
+            free(block.wrapping_add(8));
+        }
+        free(block);
+        // A second free of a warp, and of one lane.
+        let again = alloc(64);
+        free(again);
+        free(if lane % 2 == 0 { again } else { null_mut() });
+        let none = call!(std::mem::zeroed::<heap::Heap>());
+        let step = call!(wh_malloc_begin(&none, 64));
+        assert!(call!(wh_malloc_finish(None, 64, step)).is_null());
+        let step = call!(wh_free_begin(&none, again));
+        call!(wh_free_finish(None, again, step));
+    }
+
     /// Allocates for warps and thread blocks, and reports three addresses per thread.
     ///
     /// # Safety
@@ -111,7 +148,7 @@ kernel! {
         let of_warp = call!(wh_malloc_warp(heap, mask.0, 100));
         let of_block = call!(wh_malloc_block(heap, 1000));
         let mut whole = null_mut();
-        let own = call!(wh_malloc_block_each(heap, 24, Some(&mut whole)));
+        let own = call!(wh_malloc_block_each(heap, 24, &raw mut whole));
         if !own.is_null() {
             call!(own.cast::<u64>().add(2).write(thread::index_1d().into()));
         }
@@ -198,6 +235,24 @@ fn misuse_is_recorded() {
     assert_eq!(kinds, [foreign, foreign, FaultKind::InteriorFree, FaultKind::DoubleFree]);
     assert_eq!(heap.check().unwrap(), []);
     assert_eq!(heap.stats().unwrap().live_blocks, 0);
+}
+
+#[test]
+fn misuse_is_recorded_in_two_parts() {
+    let device = Device::cpu();
+    let heap = Heap::builder(16 << 20).build(&device).unwrap();
+    let other = device.zeroed::<u64>(8).unwrap();
+    let (stream, module) = (device.stream().unwrap(), device.native_module().unwrap());
+    let args = (heap.device_address(), other.address());
+    call!(stream.launch(&module, misuse_in_parts, &LaunchConfig::linear(32, 32), args)).unwrap();
+    stream.synchronize().unwrap();
+    let faults = heap.faults().unwrap();
+    let count = |kind| faults.first.iter().filter(|fault| fault.kind == kind).count();
+    let kinds = [FaultKind::ForeignFree, FaultKind::InteriorFree, FaultKind::DoubleFree].map(count);
+    assert_eq!(kinds, [1, 1, 16]);
+    assert_eq!(heap.check().unwrap(), []);
+    let stats = heap.stats().unwrap();
+    assert_eq!((stats.live_blocks, stats.large_blocks), (0, 0));
 }
 
 #[test]

@@ -176,8 +176,8 @@ pub extern "C" fn wh_pool_forget_stream(pool: wh_pool, stream: *mut c_void) -> w
     })
 }
 
-/// Waits for all pending frees, then returns cached memory to the device, as far as no live block
-/// is in the way, and the number of its bytes. `released` may be null.
+/// Waits for all pending frees, then releases cached segments without live blocks to the device.
+/// `released`, which may be null, gets the number of their bytes.
 ///
 /// # Safety
 /// `released` is null or valid.

@@ -41,8 +41,11 @@ impl Streams {
             return Ok(stream.clone());
         }
         // SAFETY: the caller's promise.
-        let made = unsafe { self.make(raw) }?;
-        Ok(write(&self.known).entry(key(raw)).or_insert(made).clone())
+        let mut made = Some(unsafe { self.make(raw) }?);
+        // If another thread was faster, `made` is dropped after the lock: the drop records an event.
+        let known = &mut write(&self.known);
+        let stream = known.entry(key(raw)).or_insert_with(|| made.take().expect("taken once"));
+        Ok(stream.clone())
     }
 
     /// # Safety

@@ -68,6 +68,7 @@ mod scatter;
 mod search;
 mod set_search;
 mod slabs;
+#[doc(hidden)]
 pub mod split;
 #[cfg(loom)]
 mod steps;

@@ -7,6 +7,10 @@
 //! finish_alloc        parts of warps, large blocks, the end of a span
 //! ```
 //!
+//! The first part leaves every ticket and every claim of its warp either done or in the step, and
+//! the second part goes on as `alloc_small` and `release` do. Their guarantees and their progress
+//! are those of [`alloc`](super::alloc) and [`free`](super::free).
+//!
 //! The first part calls no other function, so that the C library can turn its machine code into
 //! inline assembly for other languages. The second part is a call.
 
@@ -16,6 +20,7 @@ use super::class::SizeClass;
 use super::cursor::Span;
 use super::entry::Entry;
 use super::free::Place;
+use super::layout::MAX_CLASSES;
 use crate::lanes::Group;
 use crate::units::LaneMask;
 use core::alloc::Layout;
@@ -28,7 +33,7 @@ const ALL: u64 = 1;
 const SECOND_HALF: u64 = 1 << 1;
 /// The operation is one of a full warp, whose lanes wait for each other.
 const WARP: u64 = 1 << 2;
-/// The run is to be marked idle.
+/// Mark the run idle.
 const IDLE: u64 = 1 << 3;
 
 /// An allocation after its first part.
@@ -39,7 +44,7 @@ pub struct AllocStep {
     pub address: u64,
     /// The span of which the group has tickets.
     seen: u64,
-    /// What is left to do, for all lanes of a warp or for none; 0 if nothing.
+    /// What is left to do; 0 if nothing. A second half is left to all lanes of a warp or to none.
     pub rest: u64,
 }
 
@@ -52,6 +57,12 @@ pub struct FreeStep {
     /// What is left to do; 0 if nothing.
     pub rest: u64,
 }
+
+// Where `rest` has the class, the shard, and the word before a claim or the blocks of a run.
+const CLASS_SHIFT: u32 = 8;
+const SHARD_SHIFT: u32 = 16;
+const WORD_SHIFT: u32 = 32;
+const _: () = assert!(MAX_CLASSES <= 1 << (SHARD_SHIFT - CLASS_SHIFT));
 
 const _: () = assert!(size_of::<AllocStep>() == 24 && size_of::<FreeStep>() == 24);
 
@@ -72,7 +83,9 @@ impl Heap {
     /// The first part of [`alloc`](Self::alloc). If `rest` is not 0, [`finish_alloc`](Self::finish_alloc)
     /// follows. Not for debug heaps.
     #[inline(always)]
+    #[must_use = "the second part follows if `rest` is not 0"]
     pub fn begin_alloc(&self, layout: Layout) -> AllocStep {
+        debug_assert!(!self.is_debugged());
         let all = AllocStep { address: 0, seen: 0, rest: ALL };
         let Some(class) = self.class_of(layout) else { return all };
         let Some(warp) = Group::converged().whole() else { return all };
@@ -87,8 +100,9 @@ impl Heap {
         if warp.all(drawn.address != 0) {
             return AllocStep::done(drawn.address);
         }
-        let shard = u64::from(warp.broadcast_32(shard)) << 16;
-        let rest = SECOND_HALF | u64::from(class.0) << 8 | shard | u64::from(drawn.stale) << 32;
+        let shard = u64::from(warp.broadcast_32(shard)) << SHARD_SHIFT;
+        let rest =
+            SECOND_HALF | u64::from(class.0) << CLASS_SHIFT | shard | u64::from(drawn.stale) << WORD_SHIFT;
         AllocStep { address: drawn.address, seen: drawn.seen.0, rest }
     }
 
@@ -105,8 +119,9 @@ impl Heap {
         }
         // SAFETY: the caller's promise: a full warp began, and all its lanes are here.
         let warp = unsafe { Group::of(LaneMask::ALL) };
-        let (class, shard) = (SizeClass((step.rest >> 8) as u8 as u32), (step.rest >> 16) as u16 as u32);
-        let (seen, stale) = (Span(step.seen), (step.rest >> 32) as u32);
+        let (class, shard) =
+            (SizeClass((step.rest >> CLASS_SHIFT) as u8 as u32), (step.rest >> SHARD_SHIFT) as u16 as u32);
+        let (seen, stale) = (Span(step.seen), (step.rest >> WORD_SHIFT) as u32);
         NonNull::new(self.alloc_slow(warp, class, shard, seen, step.address, stale) as *mut u8)
     }
 
@@ -116,6 +131,7 @@ impl Heap {
     /// # Safety
     /// As for [`free`](Self::free).
     #[inline(always)]
+    #[must_use = "the second part follows if `rest` is not 0"]
     pub unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
@@ -142,7 +158,11 @@ impl Heap {
         let unfinished = released.filter(|released| released.is_unfinished);
         // After the free the block is free, whichever lane freed it: so all lanes wait for each
         // other, here or at the end of the second part.
-        if warp.is_some_and(|warp| warp.all(unfinished.is_none())) {
+        if let Some(warp) = warp
+            && warp.all(unfinished.is_none())
+        {
+            // A vote orders no memory.
+            warp.order();
             return FreeStep::DONE;
         }
         let flags = if warp.is_some() { WARP } else { 0 };
@@ -151,7 +171,7 @@ impl Heap {
         FreeStep {
             place: u64::from(run.first) | u64::from(w) << 32,
             bits: u64::from(bits) | u64::from(released.old) << 32,
-            rest: flags | u64::from(run.class.0) << 8 | u64::from(run.blocks) << 32,
+            rest: flags | u64::from(run.class.0) << CLASS_SHIFT | u64::from(run.blocks) << WORD_SHIFT,
         }
     }
 
@@ -168,8 +188,8 @@ impl Heap {
             return unsafe { self.free_plain(block) };
         }
         if rest & SECOND_HALF != 0 {
-            let class = SizeClass((rest >> 8) as u8 as u32);
-            let (first, w, blocks) = (place as u32, (place >> 32) as u32, (rest >> 32) as u32);
+            let class = SizeClass((rest >> CLASS_SHIFT) as u8 as u32);
+            let (first, w, blocks) = (place as u32, (place >> 32) as u32, (rest >> WORD_SHIFT) as u32);
             self.finish_free(first, class, blocks, w, bits as u32, (bits >> 32) as u32, rest & IDLE != 0);
         }
         if rest & WARP != 0 {

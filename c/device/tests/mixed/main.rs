@@ -22,7 +22,7 @@ kernel! {
     ///
     /// # Safety
     /// As for [`rust_exchange`]; `heap` is the device address of the heap. If `plant` is not 0,
-    /// each thread frees its first block at once.
+    /// each thread frees its blocks before it passes them on.
     unsafe fn c_exchange(
         heap: u64,
         cells: DeviceSlice<u64>,
@@ -39,7 +39,7 @@ kernel! {
                 let block = match step.rest {
                     0 => step.address as *mut u8,
                     // SAFETY: as `wh_malloc_begin` requires; all lanes that began are here.
-                    _ => unsafe { wh_malloc_finish(heap, bytes as usize, step) },
+                    _ => unsafe { wh_malloc_finish(Some(heap), bytes as usize, step) },
                 };
                 if plant != 0 {
                     // SAFETY: never: the fault that is planted.
@@ -52,7 +52,7 @@ kernel! {
                 let step = unsafe { wh_free_begin(heap, block.as_ptr()) };
                 if step.rest != 0 {
                     // SAFETY: as `wh_free_begin` requires; all lanes that began are here.
-                    unsafe { wh_free_finish(heap, block.as_ptr(), step) };
+                    unsafe { wh_free_finish(Some(heap), block.as_ptr(), step) };
                 }
             },
         };

@@ -130,7 +130,7 @@ kernel! {
         // A second free of a warp, and of one lane.
         let again = alloc(64);
         free(again);
-        free(if lane % 2 == 0 { again } else { null_mut() });
+        free(if lane.is_multiple_of(2) { again } else { null_mut() });
         let none = call!(std::mem::zeroed::<heap::Heap>());
         let step = call!(wh_malloc_begin(&none, 64));
         assert!(call!(wh_malloc_finish(None, 64, step)).is_null());

@@ -105,17 +105,11 @@ fn the_programs_compile_without_warnings() {
         sources.iter().flat_map(|sources| fs::read_dir(sources).unwrap()).map(|file| file.unwrap().path());
     let programs: Vec<_> = files.filter(|file| file.extension().is_some_and(|it| it == "cu")).collect();
     assert!(programs.len() >= 5, "{programs:?}");
-    for program in programs {
+    // sm_75 takes the library for sm_70, which nvcc 13 does not compile for any more.
+    let archs = ["-arch=sm_75", "-arch=sm_80", "-arch=sm_90"];
+    for (program, arch) in programs.iter().zip(archs.iter().cycle()) {
         let mut command = nvcc.command();
-        command.args([
-            "-std=c++17",
-            "-rdc=true",
-            "-arch=sm_90",
-            "-Xcompiler",
-            "-Wall,-Wextra",
-            "-I",
-            INCLUDE,
-        ]);
+        command.args(["-std=c++17", "-rdc=true", arch, "-Xcompiler", "-Wall,-Wextra", "-I", INCLUDE]);
         command.arg("-I").arg(folder.path()).arg("-I").arg(&sources[1]);
         let text = run(command.arg("-c").arg(program).arg("-o").arg(folder.path().join("program.o")));
         assert_eq!(text, "", "{}", program.display());

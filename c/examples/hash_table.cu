@@ -1,8 +1,5 @@
 // A hash table with chains of nodes in a heap: all threads insert at once, then all look up.
-//
-//     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 hash_table.cu warpheap_device.o -lwarpheap \
-//         -o hash_table
+// docs/guide/cuda-cpp.md has the commands to build it.
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>
@@ -80,7 +77,8 @@ int main() try {
     constexpr unsigned int KEYS = 1 << 20, BUCKETS = 1 << 19;
     Table table{nullptr, BUCKETS};
     u64 *counts;
-    if (cudaMalloc(&table.buckets, BUCKETS * sizeof(Node *)) || cudaMallocManaged(&counts, 3 * sizeof(u64))) {
+    if (cudaMalloc(&table.buckets, BUCKETS * sizeof(Node *)) ||
+        cudaMallocManaged(&counts, 3 * sizeof(u64))) {
         std::puts("this program needs an NVIDIA GPU");
         return 1;
     }
@@ -96,8 +94,8 @@ int main() try {
         std::puts(cudaGetErrorString(status));
         return 1;
     }
-    std::printf("%u keys, %llu nodes, %llu found, %llu failed allocations; longest chain: %llu\n", KEYS, live,
-                counts[1], counts[0], counts[2]);
+    std::printf("%u keys, %llu nodes, %llu found, %llu failed allocations; longest chain: %llu\n",
+                KEYS, live, counts[1], counts[0], counts[2]);
     return counts[1] != KEYS || heap.stats().live_blocks != 0;
 } catch (const warpheap::error &error) {
     std::puts(error.what());

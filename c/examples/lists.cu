@@ -1,8 +1,5 @@
 // Linked lists: each thread builds a list of its own length, adds it up, and frees it.
-//
-//     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 lists.cu warpheap_device.o -lwarpheap \
-//         -o lists
+// docs/guide/cuda-cpp.md has the commands to build it.
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>

@@ -1,9 +1,6 @@
 // Output of variable length without a counting pass: each thread finds the prime factors of its
-// number and keeps them in an array that grows as needed. A second kernel reads and frees the arrays.
-//
-//     nvcc -dc -arch=sm_90 warpheap_device.sm_90.ptx -o warpheap_device.o
-//     nvcc -std=c++17 -rdc=true -arch=sm_90 variable_output.cu warpheap_device.o -lwarpheap \
-//         -o output
+// number and keeps them in an array that grows as needed. A second kernel reads and frees the
+// arrays. docs/guide/cuda-cpp.md has the commands to build it.
 #include "warpheap.cuh"
 #include "warpheap.hpp"
 #include <cstdio>
@@ -19,7 +16,8 @@ struct Factors {
 __device__ bool append(const wh_heap_value &heap, Factors &all, unsigned int factor) {
     // The block has at least the requested size: grow only if it is full.
     if (wh_usable_size(wh_heap_of(heap), all.factors) < (all.count + 1) * sizeof(unsigned int)) {
-        void *grown = wh_realloc(wh_heap_of(heap), all.factors, 2 * (all.count + 2) * sizeof(unsigned int));
+        void *grown =
+            wh_realloc(wh_heap_of(heap), all.factors, 2 * (all.count + 2) * sizeof(unsigned int));
         if (grown == nullptr) {
             return false;
         }
@@ -54,7 +52,8 @@ __global__ void factorise(wh_heap_value heap, Factors *out, unsigned int end) {
 
 // Counts wrong results, where the factors do not multiply to the number, and all factors. Frees
 // the arrays.
-__global__ void consume(wh_heap_value heap, Factors *in, unsigned int end, unsigned long long *counts) {
+__global__ void consume(wh_heap_value heap, Factors *in, unsigned int end,
+                        unsigned long long *counts) {
     unsigned int n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n < 2 || n >= end) {
         return;
@@ -72,7 +71,8 @@ int main() try {
     constexpr unsigned int END = 1 << 20;
     Factors *factors;
     unsigned long long *counts;
-    if (cudaMalloc(&factors, END * sizeof(Factors)) || cudaMallocManaged(&counts, 2 * sizeof *counts)) {
+    if (cudaMalloc(&factors, END * sizeof(Factors)) ||
+        cudaMallocManaged(&counts, 2 * sizeof *counts)) {
         std::puts("this program needs an NVIDIA GPU");
         return 1;
     }
@@ -85,8 +85,8 @@ int main() try {
         return 1;
     }
     wh_heap_stats stats = heap.stats();
-    std::printf("%llu factors of the numbers below %u, %llu numbers wrong; live blocks: %llu\n", counts[1], END,
-                counts[0], static_cast<unsigned long long>(stats.live_blocks));
+    std::printf("%llu factors of the numbers below %u, %llu numbers wrong; live blocks: %llu\n",
+                counts[1], END, counts[0], static_cast<unsigned long long>(stats.live_blocks));
     return counts[0] != 0 || stats.live_blocks != 0;
 } catch (const warpheap::error &error) {
     std::puts(error.what());

@@ -1,9 +1,9 @@
-// Times the calls of the C functions from CUDA C++ kernels, linked by nvcc and by the driver, beside
-// the same kernels in Rust, CUDA's own malloc, and the kernels without an allocator.
+// Times the calls of the C functions from CUDA C++ kernels, linked by nvcc and by the driver,
+// beside the same kernels in Rust, CUDA's own malloc, and the kernels without an allocator.
 //
-// usage: bench KERNELS.ptx RUST.ptx REGISTERS: the kernels of `kernels.cuh` as relocatable PTX, those
-// of `c/device/tests/mixed/kernels`, and the limit of registers for what the driver links. Prints
-// JSON. Fails if an allocation failed or a block was lost.
+// usage: bench KERNELS.ptx RUST.ptx REGISTERS: the kernels of `kernels.cuh` as relocatable PTX,
+// those of `c/device/tests/mixed/kernels`, and the limit of registers for what the driver links.
+// Prints JSON. Fails if an allocation failed or a block was lost.
 #include "host.hpp"
 
 constexpr u32 THREADS = 1 << 20, TURNS = 64, ROUNDS = 20, WARM_UP = 5;
@@ -38,12 +38,14 @@ double median(std::vector<double> times) {
 
 bool first = true;
 
-void print(const char *name, const char *linked, u32 bytes, double us, double floor_us, CUfunction kernel) {
+void print(const char *name, const char *linked, u32 bytes, double us, double floor_us,
+           CUfunction kernel) {
     int registers, local;
     CHECK(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel));
     CHECK(cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel));
-    std::printf("%s\n    {\"name\": \"%s\", \"linked\": \"%s\", \"bytes\": %u, \"median_us\": %.3f, ", first ? "" : ",",
-                name, linked, bytes, us);
+    std::printf(
+        "%s\n    {\"name\": \"%s\", \"linked\": \"%s\", \"bytes\": %u, \"median_us\": %.3f, ",
+        first ? "" : ",", name, linked, bytes, us);
     if (floor_us > 0) {
         std::printf("\"floor_us\": %.3f, ", floor_us);
     } else {
@@ -62,7 +64,8 @@ struct Kernels {
 Stream *stream;
 Words *blocks, *counts;
 
-template <class Handle> void bench(const Kernels &kernels, Handle heap, u32 bytes, double alloc_floor, double free_floor) {
+template <class Handle>
+void bench(const Kernels &kernels, Handle heap, u32 bytes, double alloc_floor, double free_floor) {
     std::vector<double> alloc, free, pairs;
     for (u32 round = 0; round < WARM_UP + ROUNDS; round++) {
         double a = stream->time(kernels.alloc, heap, blocks->all(), bytes);
@@ -73,7 +76,8 @@ template <class Handle> void bench(const Kernels &kernels, Handle heap, u32 byte
         }
     }
     std::string name = kernels.name;
-    print((name + ": malloc").c_str(), kernels.linked, bytes, median(alloc), alloc_floor, kernels.alloc);
+    print((name + ": malloc").c_str(), kernels.linked, bytes, median(alloc), alloc_floor,
+          kernels.alloc);
     print((name + ": free").c_str(), kernels.linked, bytes, median(free), free_floor, kernels.free);
     print((name + ": 64 pairs").c_str(), kernels.linked, bytes, median(pairs), 0, kernels.pairs);
 }
@@ -92,24 +96,28 @@ int main(int argc, char **argv) {
     Words addresses(THREADS), counters(4);
     stream = &own, blocks = &addresses, counts = &counters;
 
-    std::printf("{\n  \"threads\": %u, \"turns\": %u, \"rounds\": %u, \"registers_of_driver_link\": %u,\n  \"figures\": [", THREADS,
-                TURNS, ROUNDS, registers);
+    std::printf("{\n  \"threads\": %u, \"turns\": %u, \"rounds\": %u, "
+                "\"registers_of_driver_link\": %u,\n  \"figures\": [",
+                THREADS, TURNS, ROUNDS, registers);
     for (u32 bytes : {16u, 64u}) {
         std::vector<double> alloc_floor, free_floor;
         for (u32 round = 0; round < WARM_UP + ROUNDS; round++) {
-            alloc_floor.push_back(own.time(function_of(floor_alloc), addresses.all(), u64{1} << 40, bytes));
-            free_floor.push_back(own.time(function_of(floor_free), addresses.all(), counters.words));
+            alloc_floor.push_back(
+                own.time(function_of(floor_alloc), addresses.all(), u64{1} << 40, bytes));
+            free_floor.push_back(
+                own.time(function_of(floor_free), addresses.all(), counters.words));
         }
         double a = median(alloc_floor), f = median(free_floor);
         wh_heap_value value = heap.value();
         wh_heap *address = heap.handle();
-        Kernels cpp{"C++", "nvcc", function_of(cpp_alloc), function_of(cpp_free), function_of(cpp_pairs)};
+        Kernels cpp{"C++", "nvcc", function_of(cpp_alloc), function_of(cpp_free),
+                    function_of(cpp_pairs)};
         bench(cpp, value, bytes, a, f);
-        Kernels driver{"C++", "driver", by_driver.function("cpp_alloc"), by_driver.function("cpp_free"),
-                       by_driver.function("cpp_pairs")};
+        Kernels driver{"C++", "driver", by_driver.function("cpp_alloc"),
+                       by_driver.function("cpp_free"), by_driver.function("cpp_pairs")};
         bench(driver, value, bytes, a, f);
-        Kernels calls{"C++, handle by address", "nvcc", function_of(linked_alloc), function_of(linked_free),
-                      function_of(linked_pairs)};
+        Kernels calls{"C++, handle by address", "nvcc", function_of(linked_alloc),
+                      function_of(linked_free), function_of(linked_pairs)};
         bench(calls, address, bytes, a, f);
         Kernels in_rust{"Rust", "inlined", rust.function("rust_alloc"), rust.function("rust_free"),
                         rust.function("rust_pairs")};
@@ -124,7 +132,8 @@ int main(int argc, char **argv) {
     print("CUDA malloc: 1 pair", "nvcc", 16, median(times), 0, cuda);
     u64 failures = counters.copy()[FAILED];
     wh_heap_stats stats = heap.stats();
-    std::printf("\n  ],\n  \"failed_allocations\": %llu, \"live_blocks\": %llu, \"faults\": %llu\n}\n", failures,
-                static_cast<u64>(stats.live_blocks), static_cast<u64>(stats.faults));
+    std::printf(
+        "\n  ],\n  \"failed_allocations\": %llu, \"live_blocks\": %llu, \"faults\": %llu\n}\n",
+        failures, static_cast<u64>(stats.live_blocks), static_cast<u64>(stats.faults));
     return failures != 0 || stats.live_blocks != 0 || stats.faults != 0;
 }

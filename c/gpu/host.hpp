@@ -88,7 +88,8 @@ struct Linked {
         void *most[] = {reinterpret_cast<void *>(static_cast<size_t>(registers))};
         for (const std::string &text : texts) {
             auto *data = const_cast<char *>(text.c_str());
-            if (cuLinkAddData(link, CU_JIT_INPUT_PTX, data, text.size() + 1, "ptx", 1, limit, most)) {
+            if (cuLinkAddData(link, CU_JIT_INPUT_PTX, data, text.size() + 1, "ptx", 1, limit,
+                              most)) {
                 fail("cuLinkAddData", log.data());
             }
         }
@@ -122,7 +123,8 @@ inline std::string device_library() {
 }
 
 // Launches `threads` threads in blocks of 256.
-template <class... Args> void launch(CUfunction kernel, u32 threads, cudaStream_t stream, Args... args) {
+template <class... Args>
+void launch(CUfunction kernel, u32 threads, cudaStream_t stream, Args... args) {
     void *addresses[] = {&args...};
     u32 blocks = (threads + 255) / 256;
     CHECK(cuLaunchKernel(kernel, blocks, 1, 1, 256, 1, 1, 0, stream, addresses, nullptr));

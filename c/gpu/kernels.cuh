@@ -34,7 +34,9 @@ struct warpheap_heap {
     __device__ void free(void *block) const { wh_free(heap, block); }
 };
 
-__device__ inline u32 index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ inline u32 index() {
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
 
 // The first words of `counts`: freed blocks, failed allocations, torn blocks, and blocks that were
 // allocated by another language.

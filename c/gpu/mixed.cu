@@ -47,16 +47,18 @@ int main(int argc, char **argv) {
     round.steps = 0;
     launch(rust_exchange, THREADS, streams[0], value, cells.all(), counts.all(), round);
     CHECK(cudaDeviceSynchronize());
-    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 
     seen = counts.copy();
     wh_heap_stats stats = heap.stats();
     std::string violations = heap.violations();
     u64 lost = launches * THREADS * STEPS - seen[FAILED] - seen[FREED] + stats.live_blocks;
-    std::printf("{\n  \"launches\": %llu, \"threads\": %u, \"steps\": %u, \"seconds\": %.1f,\n"
-                "  \"freed\": %llu, \"freed_by_the_other_language\": %llu, \"failed_allocations\": %llu,\n"
-                "  \"torn\": %llu, \"lost\": %llu, \"faults\": %llu, \"violations\": %s\n}\n",
-                launches, THREADS, STEPS, seconds, seen[FREED], seen[CROSSED], seen[FAILED], seen[TORN], lost,
-                static_cast<u64>(stats.faults), violations.c_str());
+    std::printf(
+        "{\n  \"launches\": %llu, \"threads\": %u, \"steps\": %u, \"seconds\": %.1f,\n"
+        "  \"freed\": %llu, \"freed_by_the_other_language\": %llu, \"failed_allocations\": %llu,\n"
+        "  \"torn\": %llu, \"lost\": %llu, \"faults\": %llu, \"violations\": %s\n}\n",
+        launches, THREADS, STEPS, seconds, seen[FREED], seen[CROSSED], seen[FAILED], seen[TORN],
+        lost, static_cast<u64>(stats.faults), violations.c_str());
     return seen[TORN] != 0 || lost != 0 || stats.faults != 0 || violations != "[]";
 }

@@ -69,8 +69,8 @@ WH_DEVICE void wh_free_warp(wh_heap *heap, unsigned int mask, void *block);
 // One allocation for the thread block, of which all threads make the call, as `__syncthreads`.
 WH_DEVICE void *wh_malloc_block(wh_heap *heap, size_t size);
 // Allocates `size` bytes for each thread of the thread block, together. Stores the address of the
-// allocation to `*whole`, a word of the calling thread, unless `whole` is null. Returns the thread's
-// own part.
+// allocation to `*whole`, a word of the calling thread, unless `whole` is null. Returns the
+// thread's own part.
 WH_DEVICE void *wh_malloc_block_each(wh_heap *heap, size_t size, void **whole);
 // Frees an allocation of the two functions above, once for the thread block.
 WH_DEVICE void wh_free_block(wh_heap *heap, void *block);
@@ -93,9 +93,10 @@ WH_DEVICE void wh_freelist_free(wh_freelist *list, void *block);
 
 // ---- The fast way: the handle by value ---------------------------------------------------------
 
-// Kernels that receive the handle by value, as `wh_heap_get_value` returns it, allocate and free two
-// to three times as fast: the common case is inlined, and reads the handle as it reads other kernel
-// parameters. Blocks of both ways are the same. A value of zeros allocates and frees nothing.
+// Kernels that receive the handle by value, as `wh_heap_get_value` returns it, allocate and free
+// two to three times as fast: the common case is inlined, and reads the handle as it reads other
+// kernel parameters. Blocks of both ways are the same. A value of zeros allocates and frees
+// nothing.
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 // What is left to do after the inlined part; `rest` is 0 if nothing is.
@@ -141,7 +142,8 @@ public:
     using value_type = T;
 
     WH_DEVICE explicit allocator(wh_heap *heap) noexcept : heap_(heap) {}
-    template <class U> WH_DEVICE allocator(const allocator<U> &other) noexcept : heap_(other.heap()) {}
+    template <class U> WH_DEVICE allocator(const allocator<U> &other) noexcept
+        : heap_(other.heap()) {}
 
     WH_DEVICE T *allocate(size_t count) {
         void *block = nullptr;

@@ -44,7 +44,8 @@ template <class Call> std::string text(Call call) {
 }
 
 // The only owner of a pool. It can be moved, not copied.
-template <class Owner, class Handle, wh_status (*Destroy)(Owner), wh_status (*Find)(Owner, Handle **)>
+template <class Owner, class Handle, wh_status (*Destroy)(Owner),
+          wh_status (*Find)(Owner, Handle **)>
 class pool {
 public:
     pool(pool &&other) noexcept : owner_(std::exchange(other.owner_, Owner{})) {}

@@ -1,4 +1,5 @@
-// Calls every function of warpheap.cuh once, for the test that compares the header with the library.
+// Calls every function of warpheap.cuh once, for the test that compares the header with the
+// library.
 #include "warpheap.cuh"
 
 struct pair {

@@ -7,8 +7,8 @@
 //! takes from the constant bank of kernel parameters.
 //!
 //! The bodies contain collectives of a warp (`vote`, `shfl`, `match`). nvcc and NVRTC do not move
-//! `asm volatile` across branches, which CUDA libraries rely on as well. Other compilers of CUDA C++
-//! are not supported.
+//! `asm volatile` across branches, which CUDA libraries rely on as well. Other compilers of CUDA
+//! C++ are not supported.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -42,7 +42,8 @@ impl Streams {
         }
         // SAFETY: the caller's promise.
         let mut made = Some(unsafe { self.make(raw) }?);
-        // If another thread was faster, `made` is dropped after the lock: the drop records an event.
+        // If another thread was faster, `made` is dropped after the lock: the drop records an
+        // event.
         let known = &mut write(&self.known);
         let stream = known.entry(key(raw)).or_insert_with(|| made.take().expect("taken once"));
         Ok(stream.clone())

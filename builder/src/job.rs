@@ -45,7 +45,8 @@ impl Job {
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(arch);
         let debug = self.debug.map_or_else(String::new, |debug| format!("debug: {debug}\n"));
-        let heading = debug + &stamp::heading(&self.compiler, &flags, &arguments);
+        let library = if options.device_library { "device library\n" } else { "" };
+        let heading = debug + library + &stamp::heading(&self.compiler, &flags, &arguments);
         let stamp_file = ptx.with_extension("stamp");
         // Serialise concurrent builds of the same PTX, as by two profiles of the host crate.
         let _turn = lock(&self.target_dir.join("build.lock"))?;

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::alloc::Layout;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use warpheap::{Backend, Bytes};
@@ -18,7 +19,8 @@ use warpheap::{Backend, Bytes};
 #[pyclass(frozen, module = "warpheap")]
 #[derive(Debug)]
 pub struct Allocation {
-    backing: Arc<Backing>,
+    /// Taken by the drop.
+    backing: ManuallyDrop<Arc<Backing>>,
     address: u64,
     layout: Layout,
     stream: u64,
@@ -32,12 +34,12 @@ impl Allocation {
     /// Allocates.
     pub fn new(backing: &Arc<Backing>, bytes: u64, align: u64, stream: u64) -> Result<Allocation> {
         let (address, layout) = backing.allocate(bytes, align, stream)?;
-        let (backing, live) = (backing.clone(), AtomicBool::new(true));
+        let (backing, live) = (ManuallyDrop::new(backing.clone()), AtomicBool::new(true));
         Ok(Allocation { backing, address, layout, stream, live })
     }
 
     fn release(&self, stream: u64) -> Result<()> {
-        // Relaxed: only the thread that changes the flag frees, and the GIL orders Python's calls.
+        // Relaxed: the swap is one atomic operation, so one call frees; the flag guards no other data.
         if !self.live.swap(false, Relaxed) {
             let text = format!("the allocation at {:#x} was already freed; free it once", self.address);
             return Err(Failure::invalid_free(text));
@@ -78,7 +80,10 @@ impl Allocation {
     /// Raises `InvalidFree` if it was freed before.
     #[pyo3(signature = (stream = None))]
     fn free(&self, py: Python<'_>, stream: Option<RawStream>) -> PyResult<()> {
-        let raw = stream.map_or(self.stream, |stream| self.backing.owners().keep(py, &stream));
+        let raw = match stream {
+            Some(stream) => self.backing.owners().keep(py, &stream)?,
+            None => self.stream,
+        };
         Ok(py.detach(|| self.release(raw))?)
     }
 
@@ -125,12 +130,21 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if !*self.live.get_mut() {
-            return;
-        }
+        let (live, address, layout, stream) = (*self.live.get_mut(), self.address, self.layout, self.stream);
+        // SAFETY: this is the drop of the field's owner, so nothing uses the field after.
+        let backing = unsafe { ManuallyDrop::take(&mut self.backing) };
+        // It may wait for the device, and the last reference to the pool frees the pool.
+        let free = move || {
+            if !live {
+                return Ok(());
+            }
+            // SAFETY: the flag is set, so the block is live (P2). The documentation of `free` demands
+            // that only work on this stream uses it (P1).
+            unsafe { backing.deallocate(address, layout, stream) }
+        };
         // Without an interpreter, the process ends and the driver frees the memory.
         let _ = Python::try_attach(|py| {
-            if let Err(failure) = self.release(self.stream) {
+            if let Err(failure) = py.detach(free) {
                 PyErr::from(failure).write_unraisable(py, None);
             }
         });

@@ -47,7 +47,7 @@ impl<'py> FromPyObject<'_, 'py> for RawStream {
         match handle(&object)? {
             Some(raw) => Ok(RawStream { raw, owner: Some(object.to_owned().unbind()) }),
             None => Err(PyTypeError::new_err(format!(
-                "a stream was expected: an integer, or an object with `__cuda_stream__`; a {} was given",
+                "a stream was expected: an integer or an object with `__cuda_stream__`, not {}",
                 object.get_type().name()?
             ))),
         }
@@ -75,7 +75,7 @@ fn handle(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     Ok(None)
 }
 
-/// The integer, or `None` for an object that is none. Fails for one that is out of range.
+/// The value of an integer; `None` for other objects. Fails if the integer is out of range.
 fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if object.is_instance_of::<pyo3::types::PyInt>() { object.extract().map(Some) } else { Ok(None) }
 }

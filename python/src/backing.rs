@@ -34,7 +34,8 @@ impl fmt::Debug for Backing {
 impl Backing {
     /// Allocates from `pool`, and writes each call to the file `log`, if there is one.
     pub fn new(pool: Arc<impl DeviceAllocator + 'static>, log: Option<&Path>) -> Result<Backing> {
-        let (streams, owners) = (Streams::new(pool.device()), Arc::default());
+        let streams = Streams::new(pool.device());
+        let owners = Arc::new(Owners::new(pool.device().backend()));
         let Some(path) = log else {
             return Ok(Backing { allocator: Box::new(pool), flush: None, streams, owners });
         };

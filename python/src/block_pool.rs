@@ -62,14 +62,14 @@ impl BlockPool {
     /// enough.
     #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 1))]
     fn allocate(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<Allocation> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, raw))
     }
 
     /// As `allocate`, but returns the address. `deallocate_raw` frees it.
     #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 1))]
     fn allocate_raw(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<u64> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, raw)?.0))
     }
 
@@ -86,18 +86,14 @@ impl BlockPool {
         stream: RawStream,
         align: u64,
     ) -> PyResult<()> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, raw))
     }
 
     /// Ends the use of a stream, before it is destroyed.
     fn forget_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
-        self.pool.with(py, |open| {
-            open.backing().streams().forget(stream.raw);
-            Ok(())
-        })?;
-        self.owners.forget(py, stream.raw);
-        Ok(())
+        self.pool.with(py, |open| open.backing().streams().forget(stream.raw))?;
+        Ok(self.owners.forget(py, stream.raw)?)
     }
 
     /// Statistics: free and live blocks, hits and misses.

@@ -17,8 +17,8 @@ use warpheap::host_pools::{self, DeviceAllocator};
 /// Device memory of any size, cached for each stream.
 ///
 /// Memory is freed in the order of a stream, and is reused at once on that stream. A stream is an
-/// integer, the `CUstream`, or an object with `__cuda_stream__`; 0 is the default stream. The pool
-/// keeps stream objects alive. A stream that is passed as an integer must exist until the pool is
+/// integer, the `CUstream`, or an object with `__cuda_stream__`; 0 is the default stream, and
+/// `cudaStreamPerThread` is rejected. The pool keeps stream objects alive. A stream that is passed as an integer must exist until the pool is
 /// closed and its allocations are freed, or until `forget_stream`. No stream may be captured into a
 /// graph.
 ///
@@ -98,14 +98,14 @@ impl CachingPool {
     /// Raises `OutOfMemory`, or `InvalidRequest` for a size of 0.
     #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 256))]
     fn allocate(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<Allocation> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| Allocation::new(open.backing(), nbytes, align, raw))
     }
 
     /// As `allocate`, but returns the address. `deallocate_raw` frees it.
     #[pyo3(signature = (nbytes, stream = RawStream::default(), align = 256))]
     fn allocate_raw(&self, py: Python<'_>, nbytes: u64, stream: RawStream, align: u64) -> PyResult<u64> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| Ok(open.backing().allocate(nbytes, align, raw)?.0))
     }
 
@@ -122,7 +122,7 @@ impl CachingPool {
         stream: RawStream,
         align: u64,
     ) -> PyResult<()> {
-        let raw = self.owners.keep(py, &stream);
+        let raw = self.owners.keep(py, &stream)?;
         self.pool.with(py, |open| open.free_raw(ptr, nbytes, align, raw))
     }
 
@@ -133,12 +133,8 @@ impl CachingPool {
 
     /// Ends the use of a stream, before it is destroyed.
     fn forget_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
-        self.pool.with(py, |open| {
-            open.backing().streams().forget(stream.raw);
-            Ok(())
-        })?;
-        self.owners.forget(py, stream.raw);
-        Ok(())
+        self.pool.with(py, |open| open.backing().streams().forget(stream.raw))?;
+        Ok(self.owners.forget(py, stream.raw)?)
     }
 
     /// Statistics: live, cached and reserved bytes, hits and misses, and the size classes.

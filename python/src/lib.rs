@@ -22,6 +22,7 @@ mod logs;
 mod pools;
 mod report;
 mod slot;
+mod stream_handle;
 mod streams;
 mod torch;
 
@@ -51,5 +52,5 @@ mod _warpheap {
     #[pymodule_export]
     use crate::report::Report;
     #[pymodule_export]
-    use crate::torch::{torch_pool, torch_use_pool};
+    use crate::torch::{torch_check_pools, torch_pool, torch_use_pools};
 }

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 /// A value until it is closed.
 #[derive(Debug)]
-pub struct Slot<T> {
+pub struct Slot<T: Send> {
     /// A name for messages.
     what: &'static str,
     value: RwLock<Option<T>>,
@@ -49,5 +49,16 @@ impl<T: Send + Sync> Slot<T> {
             let value = self.value.write().unwrap_or_else(PoisonError::into_inner).take();
             value.map(f)
         })
+    }
+}
+
+impl<T: Send> Drop for Slot<T> {
+    /// Drops the value without the GIL: the drop may wait for the device.
+    fn drop(&mut self) {
+        let value = self.value.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if value.is_some() {
+            // Without an interpreter, the closure is dropped with the value.
+            let _ = Python::try_attach(|py| py.detach(|| drop(value)));
+        }
     }
 }

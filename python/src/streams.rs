@@ -4,7 +4,8 @@
 //! each call, so the streams are kept.
 
 use crate::arguments::RawStream;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::stream_handle::canonical;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
@@ -27,6 +28,7 @@ impl Streams {
     /// The stream of a `CUstream`. On the CPU, each number is a stream of its own, and 0 is the
     /// default stream.
     pub fn get(&self, raw: u64) -> Result<Stream> {
+        let raw = handle(self.device.backend(), raw)?;
         if let Some(stream) = find(&self.by_raw.read().unwrap_or_else(PoisonError::into_inner), raw) {
             return Ok(stream);
         }
@@ -47,13 +49,15 @@ impl Streams {
     }
 
     /// Forgets a stream. The pool then reuses its memory on other streams.
-    pub fn forget(&self, raw: u64) {
+    pub fn forget(&self, raw: u64) -> Result<()> {
+        let raw = handle(self.device.backend(), raw)?;
         let mut streams = self.write();
         let place = streams.iter().position(|(own, _)| *own == raw);
         let forgotten = place.map(|place| streams.swap_remove(place));
         // Dropped after the lock: the pool is notified.
         drop(streams);
         drop(forgotten);
+        Ok(())
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<(u64, Stream)>> {
@@ -61,32 +65,51 @@ impl Streams {
     }
 }
 
+/// The handle by which a pool knows the stream `raw`.
+fn handle(backend: Backend, raw: u64) -> Result<u64> {
+    if backend != Backend::Cuda {
+        return Ok(raw);
+    }
+    canonical(raw).map_err(|why| Failure::invalid_request(why.into()))
+}
+
 fn find(streams: &[(u64, Stream)], raw: u64) -> Option<Stream> {
     streams.iter().find(|(own, _)| *own == raw).map(|(_, stream)| stream.clone())
 }
 
 /// The stream objects that a program passed. They live as long as the pool uses their streams.
-#[derive(Debug, Default)]
-pub struct Owners(Mutex<HashMap<u64, Py<PyAny>>>);
+#[derive(Debug)]
+pub struct Owners {
+    backend: Backend,
+    by_raw: Mutex<HashMap<u64, Py<PyAny>>>,
+}
 
 impl Owners {
+    /// No objects yet.
+    pub fn new(backend: Backend) -> Owners {
+        Owners { backend, by_raw: Mutex::default() }
+    }
+
     /// Keeps the object of a stream alive. Returns the raw stream.
-    pub fn keep(&self, py: Python<'_>, stream: &RawStream) -> u64 {
+    pub fn keep(&self, py: Python<'_>, stream: &RawStream) -> Result<u64> {
+        let raw = handle(self.backend, stream.raw)?;
         if let Some(owner) = &stream.owner {
-            self.lock(py).entry(stream.raw).or_insert_with(|| owner.clone_ref(py));
+            self.lock(py).entry(raw).or_insert_with(|| owner.clone_ref(py));
         }
-        stream.raw
+        Ok(raw)
     }
 
     /// Releases the object of a stream.
-    pub fn forget(&self, py: Python<'_>, raw: u64) {
+    pub fn forget(&self, py: Python<'_>, raw: u64) -> Result<()> {
+        let raw = handle(self.backend, raw)?;
         // Dropped after the lock: this may run Python code.
         let owner = self.lock(py).remove(&raw);
         drop(owner);
+        Ok(())
     }
 
     /// Only threads with the GIL take the lock, and hold it only for a change of the map.
     fn lock(&self, _py: Python<'_>) -> MutexGuard<'_, HashMap<u64, Py<PyAny>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use warpheap::host_pools;
 
 type Pool = Open<host_pools::CachingPool>;
@@ -93,24 +93,55 @@ pub fn torch_pool(py: Python<'_>, ordinal: u32) -> PyResult<CachingPool> {
     Ok(CachingPool::of(Device { inner: device, ordinal: Some(ordinal) }, pool))
 }
 
-/// Makes PyTorch allocate from `pool` on the pool's GPU. Fails if PyTorch has a pool there.
+/// Fails if `torch_use_pools` would fail with these pools, and changes nothing.
 #[pyfunction]
-pub fn torch_use_pool(py: Python<'_>, pool: &Bound<'_, CachingPool>) -> PyResult<()> {
-    let pool = pool.get();
-    let Some(ordinal) = pool.device().ordinal else {
-        let text = "PyTorch cannot allocate from a pool on the CPU; create the pool on `Device.cuda()`";
-        return Err(Failure::not_supported(text.into()).into());
-    };
-    let open = pool.open(py)?;
+pub fn torch_check_pools(py: Python<'_>, pools: Vec<Py<CachingPool>>) -> PyResult<()> {
+    let chosen = chosen(py, &pools)?;
+    Ok(py.detach(|| check(&chosen).map(drop))?)
+}
+
+/// Makes PyTorch allocate from each pool on the pool's GPU. Fails without a change if PyTorch has a
+/// pool on one of these GPUs.
+#[pyfunction]
+pub fn torch_use_pools(py: Python<'_>, pools: Vec<Py<CachingPool>>) -> PyResult<()> {
+    let chosen = chosen(py, &pools)?;
     let insert = || {
-        let place = place_of(ordinal)?;
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        place.set(open).map_err(|_| {
-            let text = format!("PyTorch already has a pool on GPU {ordinal}; choose it once, at the start");
-            Failure::invalid_request(text)
-        })
+        let _making = check(&chosen)?;
+        for (ordinal, open) in chosen {
+            place_of(ordinal)?.get_or_init(|| open);
+        }
+        Ok::<_, Failure>(())
     };
     Ok(py.detach(insert)?)
+}
+
+/// The pools with the ordinals of their GPUs.
+fn chosen(py: Python<'_>, pools: &[Py<CachingPool>]) -> PyResult<Vec<(u32, Pool)>> {
+    let of = |pool: &Py<CachingPool>| {
+        let pool = pool.get();
+        let Some(ordinal) = pool.device().ordinal else {
+            let text = "PyTorch cannot allocate from a pool on the CPU; create the pool on `Device.cuda()`";
+            return Err(Failure::not_supported(text.into()).into());
+        };
+        Ok((ordinal, pool.open(py)?))
+    };
+    pools.iter().map(of).collect()
+}
+
+/// Checks that each GPU is named once and has no pool, which stays so while the lock is held.
+fn check(chosen: &[(u32, Pool)]) -> Result<MutexGuard<'static, ()>> {
+    let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    for (i, (ordinal, _)) in chosen.iter().enumerate() {
+        if chosen[..i].iter().any(|(earlier, _)| earlier == ordinal) {
+            let text = format!("two pools on GPU {ordinal} were passed; pass one for each GPU");
+            return Err(Failure::invalid_request(text));
+        }
+        if place_of(*ordinal)?.get().is_some() {
+            let text = format!("PyTorch already has a pool on GPU {ordinal}; choose it once, at the start");
+            return Err(Failure::invalid_request(text));
+        }
+    }
+    Ok(making)
 }
 
 fn ordinal(device: c_int) -> Result<u32> {

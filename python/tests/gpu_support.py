@@ -8,11 +8,11 @@ import warpheap
 
 
 def skip(reason):
-    """Skips the file."""
+    """Skips the file. A program ends with exit status 77, so that no suite takes it for a pass."""
     if "pytest" in sys.modules:
         sys.modules["pytest"].skip(reason, allow_module_level=True)
     print(f"skipped: {reason}")
-    raise SystemExit(0)
+    raise SystemExit(77)
 
 
 def need(*modules):

@@ -14,17 +14,25 @@ if torch.cuda.is_initialized():
     skip("PyTorch has already used the GPU")
 
 
+def fails(*_):
+    raise RuntimeError("cannot change the allocator")
+
+
 def test_tensors_come_from_a_pool():
+    use_pool, memory = warpheap.torch.use_pool, torch.cuda.memory
     pool = warpheap.CachingPool(warpheap.Device.cuda(), max_bytes=8 << 30, name="tensors")
-    warpheap.torch.use_pool(pool)
+    raises(TypeError, "not int", lambda: use_pool(pool, 5))
+    raises(warpheap.InvalidRequest, "two pools on GPU 0", lambda: use_pool(pool, pool))
+    on_cpu = warpheap.CachingPool(warpheap.Device.cpu())
+    raises(warpheap.NotSupported, "on the CPU", lambda: use_pool(pool, on_cpu))
+    change, memory.change_current_allocator = memory.change_current_allocator, fails
+    raises(RuntimeError, "cannot change", lambda: use_pool(pool))
+    memory.change_current_allocator = change
+    use_pool(pool)
     tensor = torch.arange(1000, device="cuda")
     assert pool.stats()["live_blocks"] >= 1 and int(tensor.sum()) == 499_500
     assert warpheap.torch.pool().stats()["live_blocks"] == pool.stats()["live_blocks"]
-    raises(
-        warpheap.InvalidRequest,
-        "already has a pool",
-        lambda: warpheap._warpheap.torch_use_pool(pool),
-    )
+    raises(warpheap.InvalidRequest, "already has a pool", lambda: use_pool(pool))
 
 
 def test_random_tensors_keep_their_values():

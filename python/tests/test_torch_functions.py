@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+import sys
 
 import pytest
 import warpheap
@@ -67,10 +68,42 @@ def test_a_free_never_raises(capfd):
     assert "a free by PyTorch failed: no usable device" in capfd.readouterr().err
 
 
+USE_POOL = """
+import sys
+import types
+
+calls = []
+memory = types.SimpleNamespace(
+    change_current_allocator=calls.append, CUDAPluggableAllocator=lambda *names: names
+)
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory))
+
+import warpheap
+import warpheap.torch
+
+pool = warpheap.CachingPool(warpheap.Device.cpu())
+for wrong, text in (((pool,), "on the CPU"), ((pool, 5), "not int")):
+    try:
+        warpheap.torch.use_pool(*wrong)
+    except (TypeError, warpheap.NotSupported) as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError("it was accepted")
+    assert calls == []
+warpheap.torch.use_pool()
+assert [names[1:] for names in calls] == [("warpheap_torch_alloc", "warpheap_torch_free")]
+"""
+
+
+def test_use_pool_checks_its_arguments_before_it_changes_the_allocator():
+    subprocess.run([sys.executable, "-c", USE_POOL], check=True, timeout=60)
+
+
 def test_pools_on_the_cpu_are_rejected(pool):
-    with pytest.raises(warpheap.NotSupported, match="on the CPU"):
-        _warpheap.torch_use_pool(pool)
-    with pytest.raises(TypeError):
-        _warpheap.torch_use_pool(5)
+    for function in (_warpheap.torch_check_pools, _warpheap.torch_use_pools):
+        with pytest.raises(warpheap.NotSupported, match="on the CPU"):
+            function([pool])
+        with pytest.raises(TypeError):
+            function([5])
     with pytest.raises(warpheap.NoDevice):
         _warpheap.torch_pool(1000)

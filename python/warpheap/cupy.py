@@ -1,4 +1,4 @@
-"""CuPy: kernels in CUDA C++ that call warpheap, and arrays whose memory comes from a pool.
+"""CuPy: kernels in CUDA C++ that call warpheap, and arrays with memory of a pool.
 
 ``RawModule`` and ``RawKernel`` compile CUDA C++ that includes ``warpheap.cuh``, and link the device
 library::

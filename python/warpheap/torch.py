@@ -1,4 +1,4 @@
-"""PyTorch: tensors on GPUs whose memory comes from warpheap's pools.
+"""PyTorch: tensors on GPUs, with memory of warpheap's pools.
 
 ``use_pool`` must be called before PyTorch allocates its first tensor on a GPU::
 
@@ -32,13 +32,16 @@ def allocator():
 def use_pool(*pools):
     """Makes PyTorch allocate from ``pools``, at most one for each GPU.
 
-    GPUs without one get a pool with the default settings when PyTorch first uses them.
+    GPUs without one get a pool with the default settings when PyTorch first uses them. If the call
+    raises, nothing was changed, and it may be repeated.
     """
     for chosen in pools:
         if not isinstance(chosen, CachingPool):
             raise TypeError(f"a warpheap.CachingPool was expected, not {type(chosen).__name__}")
-        _warpheap.torch_use_pool(chosen)
+    _warpheap.torch_check_pools(pools)
+    # Raises if PyTorch has already used a GPU.
     torch.cuda.memory.change_current_allocator(allocator())
+    _warpheap.torch_use_pools(pools)
 
 
 def pool(device=0):

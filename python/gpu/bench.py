@@ -2,6 +2,9 @@
 
 ``numba``: kernels that allocate, store and free, with warpheap and with CUDA's own malloc. ``cupy``
 and ``torch``: 100,000 random allocations from ``CachingPool`` and from the library's own pool.
+``errors`` counts the values that were overwritten, in a pass that is not timed.
+
+The exit status is 1 if an allocation failed, a block stayed live, or a value was overwritten.
 """
 
 import json
@@ -75,23 +78,54 @@ def numba_pairs():
         "threads": threads,
         "warpheap_8_pairs_us": own,
         "cuda_malloc_1_pair_us": theirs,
-        "times_as_fast": theirs * 8 / own,
+        "times_as_fast_per_pair": theirs * 8 / own,
         "failed_allocations": failed,
         "live_blocks": live,
     }
 
 
+def replace(rng, live, allocate):
+    """Drops one of the live blocks, at random or if there are 64, and allocates up to 64 MiB."""
+    if len(live) == 64 or (live and rng.random() < 0.5):
+        place = rng.randrange(len(live))
+        live[place], live[-1] = live[-1], live[place]
+        live.pop()
+    live.append(allocate(int(2 ** rng.uniform(0, 26))))
+
+
 def churn(allocate):
-    """Random sizes up to 64 MiB, at most 64 live blocks. Returns the time in seconds."""
+    """Allocates at random. Returns the time in seconds."""
     rng, live = random.Random(7), []
     begin = time.perf_counter()
     for _ in range(ALLOCATIONS):
-        if len(live) == 64 or (live and rng.random() < 0.5):
-            live[rng.randrange(len(live))] = live[-1]
-            live.pop()
-        live.append(allocate(int(2 ** rng.uniform(0, 26))))
+        replace(rng, live, allocate)
     live.clear()
     return time.perf_counter() - begin
+
+
+class Checked:
+    """An array full of one value. Every 20th is compared with it when it is dropped."""
+
+    errors = made = 0
+
+    def __init__(self, array):
+        Checked.made += 1
+        self.array, self.value = array, Checked.made % 251
+        self.array[:] = self.value
+        self.is_compared = Checked.made % 20 == 0
+
+    def __del__(self):
+        if self.is_compared and not bool((self.array == self.value).all()):
+            Checked.errors += 1
+
+
+def errors(allocate):
+    """Allocates at random, with contents. Returns the number of arrays that were overwritten."""
+    rng, live = random.Random(8), []
+    for _ in range(ALLOCATIONS):
+        replace(rng, live, lambda nbytes: Checked(allocate(nbytes)))
+    live.clear()
+    return Checked.errors
 
 
 def cupy_arrays():
@@ -109,7 +143,9 @@ def cupy_arrays():
         theirs.append(churn(allocate))
         with warpheap.cupy.using_pool(pool):
             own.append(churn(allocate))
-    return compared(own, theirs, pool.stats()["live_blocks"])
+    with warpheap.cupy.using_pool(pool):
+        wrong = errors(allocate)
+    return compared(own, theirs, wrong, pool.stats()["live_blocks"])
 
 
 def torch_tensors():
@@ -125,20 +161,26 @@ def torch_tensors():
         return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
 
     times = [churn(allocate) for _ in range(ROUNDS + 1)][1:]
+    wrong = errors(allocate)
     live = warpheap.torch.pool().stats()["live_blocks"] if sys.argv[2] == "warpheap" else 0
-    return {"allocator": sys.argv[2], "median_s": median(times), "live_blocks": live}
+    median_s = median(times)
+    return {"allocator": sys.argv[2], "median_s": median_s, "errors": wrong, "live_blocks": live}
 
 
-def compared(own, theirs, live):
+def compared(own, theirs, wrong, live):
     return {
         "allocations": ALLOCATIONS,
         "warpheap_s": median(own),
         "own_pool_s": median(theirs),
         "times_as_fast": median(theirs) / median(own),
+        "errors": wrong,
         "live_blocks": live,
     }
 
 
 if __name__ == "__main__":
     benches = {"numba": numba_pairs, "cupy": cupy_arrays, "torch": torch_tensors}
-    print(json.dumps(benches[sys.argv[1]]()))
+    figures = benches[sys.argv[1]]()
+    print(json.dumps(figures))
+    faults = ("failed_allocations", "errors", "live_blocks")
+    sys.exit(1 if any(figures.get(fault, 0) for fault in faults) else 0)

@@ -84,7 +84,7 @@ def by_value(heap, name, *arguments):
 
 
 def fill_and_drain(heap, step, count):
-    """Fills `count` blocks for each `step`-th thread. Returns the number of blocks of each thread."""
+    """Fills up to `count` blocks for each `step`-th thread, and returns each thread's number."""
     lists, allocated = cupy.zeros(THREADS, cupy.int64), cupy.zeros(THREADS, cupy.int32)
     wrong = cupy.zeros(1, cupy.int32)
     by_value(heap, "fill", cupy.int32(step), cupy.int32(count), lists, allocated)

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Builds the Python package as a wheel, installs it into a fresh environment and runs its tests.
 # `--kernels` adds numba-cuda and CuPy, with which the tests compile and link kernels, without a
-# GPU.
+# GPU. It fails if one of them or the device library is missing. Without a compiler for kernels, the
+# tests that need the device library are skipped, unless WARPHEAP_REQUIRE_COMPILER=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=(-r python/requirements-test.txt)
 case "${1:-}" in
-    --kernels) requirements+=(-r python/requirements-kernels.txt) ;;
+    --kernels)
+        requirements+=(-r python/requirements-kernels.txt)
+        export WARPHEAP_REQUIRE_KERNELS=1
+        ;;
     '') ;;
     *)
         echo "usage: scripts/python.sh [--kernels]" >&2

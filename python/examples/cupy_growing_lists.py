@@ -37,7 +37,8 @@ extern "C" __global__ void divisors(wh_heap_value heap, List* out) {
     out[n] = list;
 }
 
-extern "C" __global__ void sum_and_free(wh_heap_value heap, List* in, int* counts, long long* sums) {
+extern "C" __global__ void sum_and_free(
+    wh_heap_value heap, List* in, int* counts, long long* sums) {
     int n = blockIdx.x * blockDim.x + threadIdx.x;
     long long sum = 0;
     for (int i = 0; i < in[n].count; i++) sum += in[n].items[i];
@@ -59,7 +60,8 @@ def main():
         live = heap.stats()["live_blocks"]
         module.get_function("sum_and_free")(grid, block, (argument, lists, counts, sums))
         stats = heap.stats()
-    print(f"{THREADS} lists with {int(counts.sum())} divisors, at most {int(counts.max())} in a list")
+    total, most = int(counts.sum()), int(counts.max())
+    print(f"{THREADS} lists with {total} divisors, at most {most} in a list")
     print(f"blocks: {live}, then {stats['live_blocks']}; failed: {stats['failed_allocations']}")
     # 60060 = 4 * 3 * 5 * 7 * 11 * 13 has 96 divisors.
     assert int(counts[60060]) == 96 and int(sums[28]) == 56 and stats["live_blocks"] == 0

@@ -46,7 +46,8 @@ def main():
     torch.cuda.synchronize()
     with warpheap.Heap(256 << 20) as heap:
         argument = warpheap.cupy.value(heap)
-        module.get_function("factorise")(grid, block, (argument, blocks.data_ptr(), counts.data_ptr()))
+        pointers = [tensor.data_ptr() for tensor in (blocks, counts)]
+        module.get_function("factorise")(grid, block, (argument, *pointers))
         cupy.cuda.Device().synchronize()
         ends = counts.cumsum(0)
         factors = torch.empty(int(ends[-1]), dtype=torch.int32, device="cuda")

@@ -2,6 +2,9 @@
 
 ``numba``: kernels that allocate, store and free, with warpheap and with CUDA's own malloc. ``cupy``
 and ``torch``: 100,000 random allocations from ``CachingPool`` and from the library's own pool.
+``errors`` counts the values that were overwritten, in a pass that is not timed.
+
+The exit status is 1 if an allocation failed, a block stayed live, or a value was overwritten.
 """
 
 import json
@@ -21,6 +24,7 @@ def median(values):
 def numba_pairs():
     import numpy as np
     import warpheap
+    from cuda.bindings import driver
     from numba import cuda
     from warpheap.numba import as_array, free, malloc
 
@@ -46,14 +50,17 @@ def numba_pairs():
         for turn in range(rounds):
             address = cuda_malloc(16)
             if address == 0:
-                cuda.atomic.add(failures, 0, 1)
+                cuda.atomic.add(failures, 1, 1)
             else:
                 as_array(address, 2, np.int64)[0] = i + turn
                 cuda_free(address)
 
     cuda.current_context()
+    # The default, 8 MiB, is too small for a block of each thread.
+    (status,) = driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 30)
+    assert status == driver.CUresult.CUDA_SUCCESS, status
     warpheap_heap = warpheap.Heap(8 << 30)
-    failures = cuda.to_device(np.zeros(1, np.int64))
+    failures = cuda.to_device(np.zeros(2, np.int64))
 
     def timed(launch, rounds):
         times = []
@@ -69,29 +76,64 @@ def numba_pairs():
     grid = threads // block
     own = timed(lambda: pairs[grid, block](warpheap_heap.handle, 8, failures), ROUNDS)
     theirs = timed(lambda: cuda_pairs[grid, block](1, failures), 3)
-    failed = int(failures.copy_to_host()[0])
+    failed, cuda_failed = failures.copy_to_host().tolist()
     live = warpheap_heap.stats()["live_blocks"]
     return {
         "threads": threads,
         "warpheap_8_pairs_us": own,
         "cuda_malloc_1_pair_us": theirs,
-        "times_as_fast": theirs * 8 / own,
+        "times_as_fast_per_pair": theirs * 8 / own,
         "failed_allocations": failed,
+        "cuda_malloc_failed_allocations": cuda_failed,
         "live_blocks": live,
     }
 
 
+def drop_one(rng, live):
+    """Removes one of the live blocks, at random or if there are 64. Returns it, or ``None``."""
+    if len(live) < 64 and not (live and rng.random() < 0.5):
+        return None
+    place = rng.randrange(len(live))
+    live[place], live[-1] = live[-1], live[place]
+    return live.pop()
+
+
+def size(rng):
+    """Up to 64 MiB."""
+    return int(2 ** rng.uniform(0, 26))
+
+
 def churn(allocate):
-    """Random sizes up to 64 MiB, at most 64 live blocks. Returns the time in seconds."""
+    """Allocates and frees at random. Returns the time in seconds."""
     rng, live = random.Random(7), []
     begin = time.perf_counter()
     for _ in range(ALLOCATIONS):
-        if len(live) == 64 or (live and rng.random() < 0.5):
-            live[rng.randrange(len(live))] = live[-1]
-            live.pop()
-        live.append(allocate(int(2 ** rng.uniform(0, 26))))
+        drop_one(rng, live)
+        live.append(allocate(size(rng)))
     live.clear()
     return time.perf_counter() - begin
+
+
+def errors(allocate):
+    """As ``churn``, with contents. Returns the number of arrays that were overwritten.
+
+    Every byte of each array is written, and every 20th array is read before it is freed.
+    """
+    rng, live = random.Random(7), []
+
+    def is_wrong(entry):
+        i, array = entry
+        return i % 20 == 0 and not bool((array == i % 251).all())
+
+    wrong = 0
+    for i in range(ALLOCATIONS):
+        if dropped := drop_one(rng, live):
+            wrong += is_wrong(dropped)
+        dropped = None
+        array = allocate(size(rng))
+        array[:] = i % 251
+        live.append((i, array))
+    return wrong + sum(is_wrong(entry) for entry in live)
 
 
 def cupy_arrays():
@@ -109,7 +151,9 @@ def cupy_arrays():
         theirs.append(churn(allocate))
         with warpheap.cupy.using_pool(pool):
             own.append(churn(allocate))
-    return compared(own, theirs, pool.stats()["live_blocks"])
+    with warpheap.cupy.using_pool(pool):
+        wrong = errors(allocate)
+    return compared(own, theirs, wrong, pool.stats()["live_blocks"])
 
 
 def torch_tensors():
@@ -125,20 +169,28 @@ def torch_tensors():
         return torch.empty(nbytes, dtype=torch.uint8, device="cuda")
 
     times = [churn(allocate) for _ in range(ROUNDS + 1)][1:]
+    wrong = errors(allocate)
     live = warpheap.torch.pool().stats()["live_blocks"] if sys.argv[2] == "warpheap" else 0
-    return {"allocator": sys.argv[2], "median_s": median(times), "live_blocks": live}
+    median_s = median(times)
+    return {"allocator": sys.argv[2], "median_s": median_s, "errors": wrong, "live_blocks": live}
 
 
-def compared(own, theirs, live):
+def compared(own, theirs, wrong, live):
     return {
         "allocations": ALLOCATIONS,
         "warpheap_s": median(own),
         "own_pool_s": median(theirs),
         "times_as_fast": median(theirs) / median(own),
+        "errors": wrong,
         "live_blocks": live,
     }
 
 
 if __name__ == "__main__":
     benches = {"numba": numba_pairs, "cupy": cupy_arrays, "torch": torch_tensors}
-    print(json.dumps(benches[sys.argv[1]]()))
+    figures = benches[sys.argv[1]]()
+    print(json.dumps(figures))
+    faults = [
+        name for name in figures if name.endswith(("failed_allocations", "errors", "live_blocks"))
+    ]
+    sys.exit(1 if any(figures[name] for name in faults) else 0)

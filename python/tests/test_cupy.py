@@ -2,9 +2,11 @@
 
 import pytest
 import warpheap
+from kernel_support import need, need_library
 
-cupy = pytest.importorskip("cupy")
+cupy = need("cupy")
 
+from value_kernels import CODE  # noqa: E402
 from warpheap import cupy as wh  # noqa: E402
 
 KERNEL = r"""
@@ -18,12 +20,8 @@ template <typename T> __global__ void work(void* heap) {
 
 def compile_and_link(code, names):
     """What `RawModule` does, with the linker of NVIDIA's wheel in place of the driver's."""
-    core = pytest.importorskip("cuda.core")
-    pytest.importorskip("cuda.bindings.nvjitlink")
-    try:
-        library = warpheap.device_library((9, 0))
-    except warpheap.NotSupported as error:
-        pytest.skip(str(error))
+    core = need("cuda.bindings.nvjitlink", "cuda.core")
+    library = need_library(warpheap.device_library, (9, 0))
     ptx, mangled = wh._compile(code, (), names, "90")
     objects = [core.ObjectCode.from_ptx(part.encode()) for part in (ptx, library)]
     options = core.LinkerOptions(arch="sm_90")
@@ -35,13 +33,12 @@ def test_kernels_compile_and_link():
     assert names["work<double>"].encode() in cubin and b"wh_malloc" in cubin
 
 
-def test_the_header_compiles():
-    try:
-        warpheap.include_dir()
-    except warpheap.NotSupported as error:
-        pytest.skip(str(error))
-    code = '#include "warpheap.cuh"\nextern "C" __global__ void set(int* out) { *out = 7; }'
-    assert b"set" in compile_and_link(code, ())[0]
+def test_kernels_with_the_heap_by_value_compile_and_link():
+    need_library(warpheap.include_dir)
+    cubin, _ = compile_and_link(CODE, ())
+    for kernel in (b"fill", b"drain", b"own"):
+        assert kernel in cubin
+    assert b"wh_malloc_finish" in cubin and b"wh_free_finish" in cubin
 
 
 def test_errors_of_the_compiler_are_raised():

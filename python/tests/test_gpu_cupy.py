@@ -3,6 +3,7 @@
 import random
 
 from gpu_support import need, raises, run
+from value_kernels import CODE
 
 need("cupy")
 
@@ -12,7 +13,7 @@ import warpheap.cupy  # noqa: E402
 
 THREADS = 1 << 14
 
-# Declared here, not included: the header has its own test.
+# Declared here, not included: the kernels of `value_kernels` include the header.
 LISTS = r"""
 extern "C" __device__ void* wh_malloc(void* heap, size_t size);
 extern "C" __device__ void wh_free(void* heap, void* block);
@@ -76,16 +77,46 @@ def test_templates_are_found_by_their_expressions():
             assert (values == cupy.arange(32, dtype=kind) ** 2).all()
 
 
-def test_the_header_compiles():
-    try:
-        warpheap.include_dir()
-    except warpheap.NotSupported as error:
-        print(f"left out: {error}")
-        return
-    code = '#include "warpheap.cuh"\nextern "C" __global__ void set(int* out) { *out = 7; }'
-    out = cupy.zeros(1, cupy.int32)
-    warpheap.cupy.RawKernel(code, "set")((1,), (1,), (out,))
-    assert int(out[0]) == 7
+def by_value(heap, name, *arguments):
+    """Launches a kernel of `value_kernels` with the heap by value."""
+    kernel = warpheap.cupy.RawModule(CODE).get_function(name)
+    kernel((THREADS // 256,), (256,), (warpheap.cupy.value(heap), *arguments))
+
+
+def fill_and_drain(heap, step, count):
+    """Fills up to `count` blocks for each `step`-th thread, and returns each thread's number."""
+    lists, allocated = cupy.zeros(THREADS, cupy.int64), cupy.zeros(THREADS, cupy.int32)
+    wrong = cupy.zeros(1, cupy.int32)
+    by_value(heap, "fill", cupy.int32(step), cupy.int32(count), lists, allocated)
+    assert heap.check() == [] and heap.leaks()["count"] == int(allocated.sum())
+    by_value(heap, "drain", lists, allocated, wrong)
+    assert heap.check() == [] and heap.leaks()["count"] == heap.faults()["count"] == 0
+    assert int(wrong[0]) == 0
+    return allocated
+
+
+def test_full_and_partial_warps_use_a_heap_by_value():
+    for step in (1, 3):
+        with warpheap.Heap(256 << 20) as heap:
+            allocated = fill_and_drain(heap, step, 12)
+        assert (allocated == cupy.where(cupy.arange(THREADS) % step == 0, 12, 0)).all()
+
+
+def test_a_heap_by_value_is_exhausted_and_used_again():
+    with warpheap.Heap(1 << 20) as heap:
+        for step in (1, 3, 1):
+            failed = heap.stats()["failed_allocations"]
+            assert 0 < int(fill_and_drain(heap, step, 12).sum()) < 12 * THREADS // step
+            assert heap.stats()["failed_allocations"] > failed
+
+
+def test_owners_free_their_objects():
+    sums = cupy.full(THREADS, -1, cupy.int64)
+    with warpheap.Heap(64 << 20) as heap:
+        by_value(heap, "own", cupy.int32(3), sums)
+        assert heap.check() == [] and heap.leaks()["count"] == heap.faults()["count"] == 0
+    threads = cupy.arange(THREADS)
+    assert (sums == cupy.where(threads % 3 == 0, 3 * threads + 1, 0)).all()
 
 
 def test_errors_of_the_compiler_are_raised():

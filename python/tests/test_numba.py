@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 import warpheap
+from kernel_support import need, need_library
 
-np = pytest.importorskip("numpy")
-numba_cuda = pytest.importorskip("numba.cuda")
-pytest.importorskip("numba.cuda.np.numpy_support", reason="this is not numba-cuda")
+np = need("numpy")
+# Numba without numba-cuda lacks the second one.
+numba_cuda = need("numba.cuda.np.numpy_support", "numba.cuda")
 
 from numba import types  # noqa: E402
 from warpheap import numba as wh  # noqa: E402
@@ -54,17 +55,17 @@ def every_ptx():
 
 
 def test_every_function_is_declared_as_the_library_defines_it():
-    try:
-        library = warpheap.device_library(CAPABILITY)
-    except warpheap.NotSupported as error:
-        pytest.skip(str(error))
+    library = need_library(warpheap.device_library, CAPABILITY)
 
     def signature(ptx, keyword, name):
         """The types of result and parameters."""
         begin = ptx.index(f" {name}\n")
         result = ptx[ptx.rindex(keyword, 0, begin) : begin]
         parameters = ptx[begin : ptx.index(")", begin)]
-        kinds = lambda text: [word for word in text.split() if word in (".b32", ".b64")]  # noqa: E731
+
+        def kinds(text):
+            return [word for word in text.split() if word in (".b32", ".b64")]
+
         return kinds(result), kinds(parameters)
 
     kernel = every_ptx()
@@ -80,12 +81,8 @@ def test_every_function_is_declared_as_the_library_defines_it():
 
 
 def test_kernels_link_with_the_library():
-    core = pytest.importorskip("cuda.core")
-    pytest.importorskip("cuda.bindings.nvjitlink")
-    try:
-        library = warpheap.device_library(CAPABILITY).encode()
-    except warpheap.NotSupported as error:
-        pytest.skip(str(error))
+    core = need("cuda.bindings.nvjitlink", "cuda.core")
+    library = need_library(warpheap.device_library, CAPABILITY).encode()
     objects = [core.ObjectCode.from_ptx(ptx) for ptx in (every_ptx().encode(), library)]
     options = core.LinkerOptions(arch="sm_90")
     assert len(core.Linker(*objects, options=options).link("cubin").code) > 10_000

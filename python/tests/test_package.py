@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import warpheap
+from kernel_support import need_library
 
 no_gpu = pytest.mark.skipif(warpheap.Device.cuda_count() > 0, reason="this machine has a GPU")
 
@@ -64,17 +65,9 @@ def test_without_a_gpu_the_error_says_so():
     assert warpheap.default_device().backend == "cpu"
 
 
-def _library(*arguments):
-    """The device library, if this build has one."""
-    try:
-        return warpheap.device_library(*arguments)
-    except warpheap.NotSupported as error:
-        pytest.skip(f"this build has no device library: {error}")
-
-
 def test_the_device_library_is_ptx_for_the_gpu():
     for capability, target in [((7, 0), "sm_70"), ((8, 9), "sm_80"), ((10, 0), "sm_90")]:
-        ptx = _library(capability)
+        ptx = need_library(warpheap.device_library, capability)
         assert f".target {target}" in ptx
         for function in ("wh_malloc", "wh_free", "wh_realloc", "wh_bump_alloc", "wh_freelist_free"):
             assert f" {function}\n" in ptx or f" {function}(" in ptx, function
@@ -85,10 +78,7 @@ def test_the_device_library_is_ptx_for_the_gpu():
 
 
 def test_headers_are_found():
-    try:
-        folder = warpheap.include_dir()
-    except warpheap.NotSupported as error:
-        pytest.skip(str(error))
+    folder = need_library(warpheap.include_dir)
     with open(f"{folder}/warpheap.cuh") as header:
         assert "wh_malloc" in header.read()
 

@@ -1,6 +1,8 @@
 """Pools of device memory on the CPU."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -152,6 +154,46 @@ def test_stream_objects_live_as_long_as_the_pool_uses_them(cpu):
         pool.forget_stream(stream)
         del stream
         assert alive() is None
+
+
+# The pool's drop writes the rest of its log to a full pipe, and so waits for the reader, a thread
+# that needs the GIL.
+DROP = """
+import fcntl, os, sys, threading, warpheap
+
+path = sys.argv[1]
+os.mkfifo(path)
+reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+pool = warpheap.CachingPool(warpheap.Device.cpu(), log=path)
+room = fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+filler = os.open(path, os.O_WRONLY)
+os.write(filler, b" " * room)
+os.close(filler)
+block = pool.allocate(64)
+dropping, text = threading.Event(), []
+
+def read():
+    dropping.wait()
+    while part := os.read(reader, 4096):
+        text.append(part)
+
+os.set_blocking(reader, True)
+thread = threading.Thread(target=read)
+thread.start()
+DROPS
+thread.join()
+assert b"64" in b"".join(text).strip(), text
+"""
+
+
+@pytest.mark.parametrize(
+    "drops",
+    ["block.free(); dropping.set(); del pool, block", "del pool; dropping.set(); del block"],
+    ids=["pool", "allocation"],
+)
+def test_a_drop_that_waits_lets_other_threads_run(tmp_path, drops):
+    program = f"import sys; sys.setswitchinterval(60)\n{DROP.replace('DROPS', drops)}"
+    subprocess.run([sys.executable, "-c", program, tmp_path / "pipe"], check=True, timeout=60)
 
 
 def test_what_is_no_stream_is_rejected(pool):

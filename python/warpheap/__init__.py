@@ -2,8 +2,8 @@
 
 ``Heap``, ``Bump`` and ``FreeList`` serve the threads of kernels: ``warpheap.numba`` and
 ``warpheap.cupy`` let Numba and CUDA C++ kernels call them. ``CachingPool`` and ``BlockPool`` serve
-the host: ``warpheap.cupy``, ``warpheap.torch`` and ``warpheap.rmm`` let arrays use them. Without a
-GPU, everything but those kernels works on the CPU.
+the host: ``warpheap.cupy``, ``warpheap.torch`` and ``warpheap.rmm`` let arrays use them. Everything
+except kernels works without a GPU.
 """
 
 from warpheap import errors

@@ -72,7 +72,7 @@ class RawKernel:
 
 
 def value(heap):
-    """The handle of a ``warpheap.Heap`` as an argument for a parameter of type ``wh_heap_value``."""
+    """The handle of a ``warpheap.Heap``, for a kernel's parameter of type ``wh_heap_value``."""
     return numpy.frombuffer(heap.value, _VALUE)[0]
 
 
@@ -127,7 +127,8 @@ def allocator(pool):
     ordinal, has_several = device.ordinal, Device.cuda_count() > 1
     # Looked up once: an allocation takes a microsecond.
     current_device, current_stream = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
-    pointer, memory, allocate_block = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory, pool.allocate
+    pointer, memory = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory
+    allocate_block = pool.allocate
     streams = {}
 
     def allocate(nbytes):

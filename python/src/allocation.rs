@@ -139,8 +139,8 @@ impl Drop for Allocation {
             if !live {
                 return Ok(());
             }
-            // SAFETY: the flag is set, so the block is live (P2). The documentation of `free` says that
-            // only work on this stream uses it (P1).
+            // SAFETY: the flag is set, so the block is live (P2). The documentation of `free`
+            // demands that only work on this stream uses it (P1).
             unsafe { backing.deallocate(address, layout, stream) }
         };
         // Without an interpreter, the process ends and the driver frees the memory.

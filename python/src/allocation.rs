@@ -39,8 +39,8 @@ impl Allocation {
     }
 
     fn release(&self, stream: u64) -> Result<()> {
-        // Relaxed: the swap is one atomic operation, so one call frees, and no other data depends on
-        // the flag.
+        // Relaxed: the swap is one atomic operation, so one call frees. No other data
+        // depends on the flag.
         if !self.live.swap(false, Relaxed) {
             let text = format!("the allocation at {:#x} was already freed; free it once", self.address);
             return Err(Failure::invalid_free(text));

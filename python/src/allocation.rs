@@ -39,7 +39,8 @@ impl Allocation {
     }
 
     fn release(&self, stream: u64) -> Result<()> {
-        // Relaxed: the swap is one atomic operation, so one call frees; the flag guards no other data.
+        // Relaxed: the swap is one atomic operation, so one call frees. No other data
+        // depends on the flag.
         if !self.live.swap(false, Relaxed) {
             let text = format!("the allocation at {:#x} was already freed; free it once", self.address);
             return Err(Failure::invalid_free(text));
@@ -138,8 +139,8 @@ impl Drop for Allocation {
             if !live {
                 return Ok(());
             }
-            // SAFETY: the flag is set, so the block is live (P2). The documentation of `free` demands
-            // that only work on this stream uses it (P1).
+            // SAFETY: the flag is set, so the block is live (P2). The documentation of `free`
+            // demands that only work on this stream uses it (P1).
             unsafe { backing.deallocate(address, layout, stream) }
         };
         // Without an interpreter, the process ends and the driver frees the memory.

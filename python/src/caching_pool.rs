@@ -18,9 +18,9 @@ use warpheap::host_pools::{self, DeviceAllocator};
 ///
 /// Memory is freed in the order of a stream, and is reused at once on that stream. A stream is an
 /// integer, the `CUstream`, or an object with `__cuda_stream__`; 0 is the default stream, and
-/// `cudaStreamPerThread` is rejected. The pool keeps stream objects alive. A stream that is passed as an integer must exist until the pool is
-/// closed and its allocations are freed, or until `forget_stream`. No stream may be captured into a
-/// graph.
+/// `cudaStreamPerThread` is rejected. The pool keeps stream objects alive. A stream that is passed
+/// as an integer must exist until the pool is closed and its allocations are freed, or until
+/// `forget_stream`. No stream may be captured into a graph.
 ///
 /// `max_bytes` limits the memory that the pool takes from the device. The other settings are those
 /// of the Rust type of this name. `log` names a file for a row for each call, which `replay` and

@@ -63,6 +63,7 @@ nvcc -std=c++17 -rdc=true "$arch" -Iinclude -Igpu -ptx -x cu gpu/kernels.cuh -o 
 compile bench gpu/bench.cu 32 &
 compile bench-40 gpu/bench.cu 40 &
 compile mixed gpu/mixed.cu 32 &
+compile errors gpu/errors.cu 64 &
 for example in examples/*.cu; do
     compile "$(basename "$example" .cu)" "$example" 64 &
 done
@@ -72,6 +73,7 @@ for example in examples/*.cu; do
     name=$(basename "$example" .cu)
     expect 0 "c-$name" 120 "$build/$name"
 done
+expect 0 c-errors 60 "$build/errors"
 expect 0 c-bench 200 "$build/bench" "$build/kernels.ptx" rust.sm_90.ptx 32
 expect 0 c-bench-40 200 "$build/bench-40" "$build/kernels.ptx" rust.sm_90.ptx 40
 expect 0 c-mixed 400 "$build/mixed" rust.sm_90.ptx 1000000000

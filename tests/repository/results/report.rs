@@ -80,6 +80,9 @@ fn shown(value: &Value, format: &str, row: &Value) -> String {
     let items = || value.as_array().into_iter().flatten();
     match format {
         "text" => text(),
+        // Fractions with three digits.
+        "value" if value.is_f64() => format!("{:.3}", value.as_f64().unwrap()),
+        "value" => text(),
         "code" => format!("`{}`", text()),
         "day" => text()[..10].to_owned(),
         "command" => format!("`{}`", command(items().filter_map(Value::as_str).collect())),

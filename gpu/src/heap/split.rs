@@ -9,7 +9,7 @@
 //!
 //! The first part leaves every ticket and every claim of its warp either done or in the step, and
 //! the second part goes on as `alloc_small` and `release` do. Their guarantees and their progress
-//! are those of [`alloc`](super::alloc) and [`free`](super::free).
+//! are those of [`Heap::alloc`] and [`Heap::free`].
 //!
 //! The first part calls no other function, so that the C library can turn its machine code into
 //! inline assembly for other languages. The second part is a call.

@@ -108,6 +108,9 @@ struct wh_free_step {
 };
 extern "C" __device__ void *wh_malloc_finish(wh_heap *heap, size_t size, wh_malloc_step step);
 extern "C" __device__ void wh_free_finish(wh_heap *heap, void *block, wh_free_step step);
+#if !__has_include("warpheap_inline.cuh")
+#error "warpheap_inline.cuh is missing: use the include folder that scripts/c-library.sh writes"
+#endif
 #include "warpheap_inline.cuh"
 
 // The handle by address, for all other functions.

@@ -5,7 +5,7 @@
 //!   (`sync_warp`), or
 //! - another collective before it on every path, with no call in between (`order_warp`).
 
-use crate::support::{SHIPPED_KERNELS, built};
+use crate::support::{DEVICE_LIBRARY, SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
 /// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]. Those
@@ -171,7 +171,7 @@ fn barriers(text: &str) -> Barriers {
 
 #[test]
 fn every_barrier_waits_for_lanes_that_return_at_different_times() {
-    let kernels = SHIPPED_KERNELS.into_iter().zip(LEAST);
+    let kernels = SHIPPED_KERNELS.into_iter().zip(LEAST).chain([(DEVICE_LIBRARY, (20, 30))]);
     for ((folder, least), arch) in kernels.flat_map(|kernels| [(kernels, "sm_70"), (kernels, "sm_80")]) {
         let Some(text) = built(folder, arch) else { return };
         let Barriers { own_mask, follows, unsound } = barriers(&text);

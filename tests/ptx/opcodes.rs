@@ -1,6 +1,6 @@
 //! The PTX that each primitive of the facade compiles to: opcode, ordering and scope.
 
-use crate::support::{Kernel, SHIPPED_KERNELS, built, forbidden, kernels};
+use crate::support::{DEVICE_LIBRARY, Kernel, SHIPPED_KERNELS, built, forbidden, kernels};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WORDS: [(&str, &str, &str); 6] = [
@@ -216,7 +216,8 @@ fn every_primitive_has_a_probe() {
 #[test]
 fn no_kernel_holds_an_unordered_unscoped_or_volatile_access() {
     let shipped = SHIPPED_KERNELS.map(|folder| [(folder, "sm_70"), (folder, "sm_80")]);
-    for (folder, arch) in shipped.into_iter().flatten().chain([("tests/probes", "sm_70")]) {
+    let others = [("tests/probes", "sm_70"), (DEVICE_LIBRARY, "sm_70"), (DEVICE_LIBRARY, "sm_80")];
+    for (folder, arch) in shipped.into_iter().flatten().chain(others) {
         let Some(text) = built(folder, arch) else { return };
         assert_eq!(forbidden(&text), [""; 0], "in {folder} for {arch}");
     }

@@ -120,6 +120,9 @@ pub fn built(folder: &str, arch: &str) -> Option<String> {
     built_with(folder, arch, |builder| builder)
 }
 
+/// The functions of the C library.
+pub const DEVICE_LIBRARY: &str = "c/device/functions";
+
 /// As [`built`], with more settings.
 pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {
     let kernels = root().join(folder);
@@ -129,7 +132,8 @@ pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder
     };
     // Share one compiled core between all device builds.
     let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../warpheap-build/modules");
-    match set(builder.arch(arch).target_dir(target_dir)).build() {
+    let builder = builder.arch(arch).target_dir(target_dir).device_library(folder == DEVICE_LIBRARY);
+    match set(builder).build() {
         Ok(ptx) => Some(std::fs::read_to_string(ptx.path).expect("the PTX was just written")),
         Err(error @ Error::NoCompiler(_)) => {
             assert!(!required("WARPHEAP_REQUIRE_COMPILER"), "{error}");

@@ -44,7 +44,7 @@ fn check_aligned<T>(at: *const T, name: &str) -> Result<()> {
     Err(Failure::argument(name, format!("{at:p} is not aligned to {} bytes", align_of::<T>())))
 }
 
-/// A struct whose first field, `struct_bytes`, is the size that the caller compiled.
+/// A struct with the size that the caller compiled in its first field, `struct_bytes`.
 ///
 /// # Safety
 /// It is `repr(C)`, and a `usize` is at offset 0.

@@ -31,7 +31,7 @@ use core::ptr::NonNull;
 const ALL: u64 = 1;
 /// The second half, of which the other fields have the state.
 const SECOND_HALF: u64 = 1 << 1;
-/// The operation is one of a full warp, whose lanes wait for each other.
+/// The operation is one of a full warp: its lanes wait for each other.
 const WARP: u64 = 1 << 2;
 /// Mark the run idle.
 const IDLE: u64 = 1 << 3;

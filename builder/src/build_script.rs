@@ -50,6 +50,14 @@ fn outer_target_dir<'a>(out: &'a Path, package: &'a Package) -> Option<&'a Path>
     marked.or_else(|| Some(package.target_dir.as_path()).filter(|folder| out.starts_with(folder)))
 }
 
+/// Shows a warning to the user: through cargo in a build script.
+pub(crate) fn warn(text: &str) {
+    match in_build_script() {
+        true => println!("cargo::warning={text}"),
+        false => eprintln!("warning: {text}"),
+    }
+}
+
 /// Makes cargo rerun this `build.rs` when a compiler may have been installed.
 pub(crate) fn watch_for_compiler(rejected: &[Rejected]) {
     if !in_build_script() {

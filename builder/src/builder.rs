@@ -1,7 +1,7 @@
 //! The builder: from the folder of a kernel crate to checked PTX.
 
 use crate::arch::Arch;
-use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, watch_for_compiler};
+use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, warn, watch_for_compiler};
 use crate::cargo::{self, Options, Package};
 use crate::compiler::{SETTING, SearchPaths};
 use crate::error::{Error, io};
@@ -196,6 +196,13 @@ impl Builder {
         };
         let found = SearchPaths::of_process(self.compiler.as_deref(), &folder).search();
         let compiler = found.inspect_err(|none| watch_for_compiler(&none.0))?;
+        if !compiler.disables_slsr {
+            warn(&format!(
+                "{} cannot turn off its pass `slsr`, which makes wrong code of some kernels, those with a sort for \
+                 instance: check their results on a GPU, or use another compiler",
+                compiler.version
+            ));
+        }
         let package = Package::read(&compiler, &folder)?;
         let shared = match &self.kernels {
             Kernels::Crate(_) => shared_target_dir,

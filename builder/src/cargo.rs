@@ -1,7 +1,7 @@
 //! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
 use crate::arch::Arch;
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, WITHOUT_SLSR};
 use crate::error::{Error, io};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -56,11 +56,16 @@ pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> C
     command
 }
 
-/// The flags that compile for `arch`. They apply to every crate, so that each can test
-/// `cfg(target_feature = "sm_80")`.
-pub(crate) fn flags(arch: Arch) -> String {
+/// The flags with which `compiler` compiles for `arch`. They apply to every crate, so that each can
+/// test `cfg(target_feature = "sm_80")`.
+pub(crate) fn flags(compiler: &Compiler, arch: Arch) -> String {
     let ptx_version = arch.ptx_version();
-    format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}")
+    let mut flags = format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}");
+    if compiler.disables_slsr {
+        flags.push('\x1f');
+        flags.push_str(WITHOUT_SLSR);
+    }
+    flags
 }
 
 /// The parts of the kernel crate's metadata that a build needs.
@@ -251,10 +256,15 @@ no message
     }
 
     #[test]
-    fn the_flags_name_the_architecture_and_its_ptx() {
-        let flags = |arch: &str| flags(arch.parse().unwrap());
-        assert!(flags("sm_80").starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
-        assert_ne!(flags("sm_70"), flags("sm_80"));
+    fn the_flags_name_the_architecture_and_its_ptx_and_turn_off_slsr() {
+        let compiler = |disables_slsr| {
+            let (rustc, version, identity) = ("rustc".into(), String::new(), String::new());
+            Compiler { rustc, version, disables_slsr, identity }
+        };
+        let flags = |arch: &str, disables_slsr| flags(&compiler(disables_slsr), arch.parse().unwrap());
+        assert!(flags("sm_80", true).starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
+        assert_ne!(flags("sm_70", true), flags("sm_80", true));
+        assert_eq!(flags("sm_80", false) + "\x1f-Cllvm-args=-opt-disable=slsr", flags("sm_80", true));
     }
 
     #[test]

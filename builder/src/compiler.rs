@@ -1,5 +1,6 @@
 //! Finds a rustc that can compile core for the device: one with core's source in its sysroot.
 
+use crate::cargo::TARGET;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ pub const SETTING: &str = "WARPHEAP_RUSTC";
 
 /// The oldest tested release.
 const OLDEST: (u32, u32) = (1, 96);
+
+/// Turns off LLVM's pass `slsr`, which makes wrong code (`docs/miscompiled.md`).
+pub(crate) const WITHOUT_SLSR: &str = "-Cllvm-args=-opt-disable=slsr";
 
 /// Path of core's source in a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library";
@@ -24,8 +28,17 @@ pub struct Compiler {
     pub rustc: PathBuf,
     /// Its first line of `-vV`: `rustc 1.96.0 (ac68faa20 2026-05-25)`.
     pub version: String,
+    /// Whether its LLVM can turn off the pass `slsr`, which makes wrong code of some kernels, those
+    /// with a sort for instance. [`Builder`](crate::Builder) does so.
+    pub disables_slsr: bool,
     /// Full output of `-vV`.
     pub(crate) identity: String,
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, slsr {}", self.version, if self.disables_slsr { "off" } else { "on" })
+    }
 }
 
 /// A compiler that cannot build kernels, and the reason.
@@ -185,7 +198,10 @@ impl SearchPaths {
             let why = format!("{version}, but no source of core in {}/{LIBRARY}", sysroot.display());
             return reject(why, Some(sysroot));
         }
-        Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, identity }))
+        // Printing the CPUs initialises LLVM, which rejects unknown arguments.
+        let probe = [WITHOUT_SLSR, "--print=target-cpus", "--target", TARGET];
+        let disables_slsr = self.output(rustc, probe).is_ok();
+        Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, disables_slsr, identity }))
     }
 
     /// Output of `program` called with `args`.

@@ -175,3 +175,17 @@ fn an_inherited_toolchain_choice_is_not_passed_on() {
     let mut changes = command.get_envs();
     assert!(changes.any(|change| change == (OsStr::new("RUSTUP_TOOLCHAIN"), None)));
 }
+
+#[test]
+fn a_compiler_is_asked_whether_it_can_turn_off_slsr() {
+    let mut machine = Machine::new();
+    let knows = machine.compiler("knows", "1.97.0", true);
+    let rejects = machine.compiler("rejects", "1.97.0", true);
+    let answers = fs::read_to_string(&rejects).unwrap();
+    script(&rejects, &answers.replace("in -vV", "in *opt-disable=slsr*) exit 1;; -vV"));
+    for (rustc, slsr) in [(knows, "slsr off"), (rejects, "slsr on")] {
+        machine.path(&[&rustc]);
+        let compiler = machine.search_paths.search().unwrap();
+        assert_eq!(compiler.to_string(), format!("rustc 1.97.0 (fake), {slsr}"));
+    }
+}

@@ -16,7 +16,7 @@ impl Builder {
     /// |---|---|
     /// | `WARPHEAP_PTX_SM_70`, and likewise for each of `archs` | path of the PTX file |
     /// | `WARPHEAP_PTX_MISSING_REASON_FILE` | path of a file: why there is no PTX, or empty |
-    /// | `WARPHEAP_DEVICE_RUSTC` | version of the compiler: `rustc 1.96.0 (...)`, or `none` |
+    /// | `WARPHEAP_DEVICE_RUSTC` | the compiler: `rustc 1.96.0 (...), slsr off`, or `none` |
     ///
     /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
     ///
@@ -66,7 +66,8 @@ fn set_built(prefix: &str, built: &[Ptx]) -> Result<(), Error> {
         set_ptx_path(prefix, &ptx.arch, &ptx.path);
     }
     set_rustc_env(prefix, "PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", "")?.display());
-    set_rustc_env(prefix, "DEVICE_RUSTC", built.first().map_or("none", |ptx| &ptx.compiler.version));
+    let compiler = built.first().map_or("none".into(), |ptx| ptx.compiler.to_string());
+    set_rustc_env(prefix, "DEVICE_RUSTC", compiler);
     Ok(())
 }
 

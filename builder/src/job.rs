@@ -43,7 +43,7 @@ impl Job {
         let file = |limit: &str| self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
         let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
-        let flags = cargo::flags(arch);
+        let flags = cargo::flags(&self.compiler, arch);
         let debug = self.debug.map_or_else(String::new, |debug| format!("debug: {debug}\n"));
         let library = if options.device_library { "device library\n" } else { "" };
         let heading = debug + library + &stamp::heading(&self.compiler, &flags, &arguments);

@@ -108,6 +108,7 @@ mod tests {
         let compiler = |identity: &str| Compiler {
             rustc: "rustc".into(),
             version: "rustc 1.96.0".into(),
+            disables_slsr: true,
             identity: identity.into(),
         };
         let one = heading(&compiler("one"), "-Ca\x1f-Cb", &["rustc".into()]);

@@ -90,6 +90,13 @@ fn builds_once_and_again_only_when_a_source_changes() {
     assert!(!kernels.builder().build().unwrap().rebuilt);
 }
 
+/// The kernels in `tests/language` show on a GPU whether the code is right.
+#[test]
+fn the_pass_slsr_is_turned_off() {
+    let Ok(compiler) = Compiler::find() else { return assert!(!has_compiler()) };
+    assert!(compiler.disables_slsr, "{compiler}: look for a cure in docs/miscompiled.md");
+}
+
 #[test]
 fn builds_each_architecture_to_its_own_file() {
     let Some(kernels) = kernels("many-kernels", KERNEL) else { return };

@@ -176,6 +176,21 @@ impl Device {
         self.driver().set_malloc_heap_bytes(bytes)
     }
 
+    /// Sets the size of the stack that each thread of later kernels has, and returns the size that
+    /// is in effect. The driver's default is 1 KiB, which is too small for most kernels with
+    /// recursion, `sort`, trait objects or formatting. A kernel that needs more than the limit fails
+    /// with an illegal address, or computes wrong results.
+    ///
+    /// The driver reserves this memory for all threads that can be resident at a time: 8 GiB for 32
+    /// KiB on an H100. On the CPU, an executor has the setting when it is created.
+    ///
+    /// # Errors
+    /// [`NotSupported`](crate::Error::NotSupported) on the CPU.
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), or another error of the driver.
+    pub fn set_stack_bytes(&self, bytes: u64) -> Result<u64> {
+        self.driver().set_stack_bytes(bytes)
+    }
+
     /// Waits for the work of every stream.
     ///
     /// # Errors

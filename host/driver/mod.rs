@@ -51,6 +51,7 @@ pub use image::KernelImage;
 pub use launch_config::LaunchConfig;
 pub use memory::DeviceMemory;
 pub use module::Module;
+pub use ptx::link_inputs;
 pub use stream::Stream;
 pub(crate) use stream::WeakStream;
 pub use warpheap_device::kernel::Kernel;

@@ -6,8 +6,11 @@
 //! program's parameters too.
 
 mod extract;
+mod recursion;
+mod statements;
 
 pub(crate) use extract::extract_kernels;
+pub use recursion::link_inputs;
 use std::collections::BTreeMap;
 use warpheap_device::kernel::Param;
 

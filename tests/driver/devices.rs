@@ -117,6 +117,16 @@ fn the_heap_of_malloc_has_the_size_that_was_set() {
 }
 
 #[test]
+fn the_stack_of_threads_has_the_size_that_was_set() {
+    let error = Device::cpu().set_stack_bytes(1 << 20).unwrap_err();
+    assert!(matches!(error, Error::NotSupported(NotSupported::Backend { .. })), "{error}");
+    let Ok(device) = Device::cuda(0) else { return };
+    // The driver may round it up.
+    assert!(device.set_stack_bytes(4 << 10).unwrap() >= 4 << 10);
+    device.set_stack_bytes(u64::MAX).unwrap_err();
+}
+
+#[test]
 fn the_cpu_has_no_cuda_streams() {
     // SAFETY: rejected before the null handle is used.
     let error = unsafe { Stream::from_raw(&Device::cpu(), std::ptr::null_mut()) }.unwrap_err();

@@ -38,6 +38,15 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
         }))
     }
 
+    /// Sets the stack of each thread of a kernel. Returns the size that is in effect.
+    fn set_stack_bytes(&self, _bytes: u64) -> Result<u64> {
+        Err(Error::NotSupported(NotSupported::Backend {
+            what: "stack size of a kernel's threads",
+            backend: "the CPU",
+            advice: "pass Executor::with_stack_bytes to Device::cpu_with_executor",
+        }))
+    }
+
     /// Waits for the work of every stream.
     fn synchronize(&self) -> Result<()>;
     /// Returns the panics of threads that ended alone, in kernels of any stream that have ended, if

@@ -7,8 +7,6 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUlimit};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-const MALLOC_HEAP: CUlimit = CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE;
-
 pub(super) struct Context {
     pub api: &'static Api,
     pub device: CUdevice,
@@ -102,22 +100,23 @@ impl Context {
         }
     }
 
-    /// Sets the size of the heap of `malloc` in kernels, and returns the size that the driver
-    /// reports. The driver rejects a new size once a kernel has used the heap.
-    pub fn set_malloc_heap_bytes(&self, bytes: u64) -> Result<u64> {
-        let current = self.malloc_heap_bytes()?;
+    /// Sets a limit of the context unless it has that value, and returns the value that the driver
+    /// reports.
+    pub fn set_limit(&self, limit: CUlimit, bytes: u64) -> Result<u64> {
+        let current = self.limit(limit)?;
         if current == bytes {
             return Ok(current);
         }
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: takes no pointer.
-        self.call("cuCtxSetLimit", |api| unsafe { (api.ctx_set_limit)(MALLOC_HEAP, bytes as usize) })?;
-        self.malloc_heap_bytes()
+        self.call("cuCtxSetLimit", |api| unsafe { (api.ctx_set_limit)(limit, bytes) })?;
+        self.limit(limit)
     }
 
-    fn malloc_heap_bytes(&self) -> Result<u64> {
+    fn limit(&self, limit: CUlimit) -> Result<u64> {
         let mut bytes = 0;
-        // SAFETY: the driver writes the size to `bytes`.
-        self.call("cuCtxGetLimit", |api| unsafe { (api.ctx_get_limit)(&mut bytes, MALLOC_HEAP) })?;
+        // SAFETY: the driver writes the value to `bytes`.
+        self.call("cuCtxGetLimit", |api| unsafe { (api.ctx_get_limit)(&mut bytes, limit) })?;
         Ok(bytes as u64)
     }
 

@@ -14,7 +14,7 @@ use crate::driver::backend::{
     Transfer, Transfers, VirtualMemory,
 };
 use crate::error::{Error, NotSupported, Result};
-use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUlimit};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -186,7 +186,12 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn set_malloc_heap_bytes(&self, bytes: u64) -> Result<u64> {
-        self.context.set_malloc_heap_bytes(bytes)
+        // The driver rejects a new size once a kernel has used the heap.
+        self.context.set_limit(CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)
+    }
+
+    fn set_stack_bytes(&self, bytes: u64) -> Result<u64> {
+        self.context.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, bytes)
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -5,13 +5,15 @@
 //! stay there across a call. Without linking, a kernel spills such values to its stack before the
 //! first call that it may make.
 
-use super::sys::{LinkApi, SUCCESS, Status};
+use super::sys::{INVALID_VALUE, LinkApi, SUCCESS, Status};
+use crate::driver::ptx::link_inputs;
 use crate::error::Result;
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
-use std::ffi::{CStr, c_void};
+use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// The linked image of a PTX text. The image lives as long as this value.
+/// The linked image of a PTX text, which [`link_inputs`] divides if it has recursive functions. The
+/// image lives as long as this value.
 pub(super) struct Linked {
     api: &'static LinkApi,
     state: CUlinkState,
@@ -19,11 +21,17 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// Compiles and links `text`, with at most `registers` registers per function if given. The
-    /// context must be current. `None` if the driver cannot link the text. It may still load the
-    /// text unlinked, or report why not.
-    pub fn new(text: &CStr, registers: Option<u32>) -> Option<Linked> {
+    /// Compiles and links `ptx`. If all kernels have a register limit, each function gets the
+    /// largest. The context must be current. `None` if the driver cannot link the text. It may
+    /// still load the text unlinked, or report why not.
+    pub fn new(ptx: &str) -> Option<Linked> {
         let api = LinkApi::loaded().ok()?;
+        let Some(inputs) = link_inputs(ptx) else {
+            tracing::warn!(
+                "kernels with a recursive function of unknown form are not linked: loading them takes longer"
+            );
+            return None;
+        };
         let mut state = null_mut();
         // SAFETY: no options; the driver writes the state to `state`.
         let status = unsafe { (api.link_create)(0, null_mut(), null_mut(), &mut state) };
@@ -31,7 +39,9 @@ impl Linked {
             return None;
         }
         let mut linked = Linked { api, state, image: null_mut() };
-        let done = linked.add(text, registers).and_then(|()| linked.complete());
+        let registers = register_limit(ptx);
+        let added = inputs.iter().try_for_each(|input| linked.add(input, registers));
+        let done = added.and_then(|()| linked.complete());
         if let Err(status) = done {
             tracing::debug!(status, "the driver does not link the kernels; loading them unlinked");
         }
@@ -43,7 +53,8 @@ impl Linked {
         self.image
     }
 
-    fn add(&mut self, text: &CStr, registers: Option<u32>) -> Result<(), Status> {
+    fn add(&mut self, text: &str, registers: Option<u32>) -> Result<(), Status> {
+        let text = CString::new(text).map_err(|_| INVALID_VALUE)?;
         let mut options = [CUjit_option::CU_JIT_MAX_REGISTERS];
         let mut values = [without_provenance_mut(registers.unwrap_or(0) as usize)];
         let count = registers.iter().len() as u32;
@@ -86,7 +97,7 @@ impl Drop for Linked {
 }
 
 /// The largest register limit of the kernels of `ptx`. `None` unless all kernels have a limit.
-pub(super) fn register_limit(ptx: &str) -> Option<u32> {
+fn register_limit(ptx: &str) -> Option<u32> {
     let entries = ptx.matches(".visible .entry ").count();
     let limits = ptx.lines().filter_map(|line| line.trim().strip_prefix(".maxnreg ")?.trim().parse().ok());
     let limits: Vec<u32> = limits.collect();

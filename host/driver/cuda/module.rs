@@ -1,7 +1,7 @@
 //! Modules of a GPU: PTX that the driver compiles.
 
 use super::context::Context;
-use super::link::{Linked, register_limit};
+use super::link::Linked;
 use super::panics::Panics;
 use super::sys::{
     Api, Handle, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status,
@@ -38,7 +38,7 @@ impl CudaModule {
         let count = options.len() as c_uint;
         let mut raw = null_mut();
         let current = context.enter()?;
-        let linked = Linked::new(&text, register_limit(ptx));
+        let linked = Linked::new(ptx);
         let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
         let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
         // SAFETY: the text ends with a zero. There are as many values as options. Two values point

@@ -35,6 +35,7 @@ usable_from_any_thread!(CUcontext, CUevent, CUmemoryPool, CUmodule, CUstream);
 pub type Status = c_uint;
 
 pub const SUCCESS: Status = CUresult::CUDA_SUCCESS as Status;
+pub const INVALID_VALUE: Status = CUresult::CUDA_ERROR_INVALID_VALUE as Status;
 pub const OUT_OF_MEMORY: Status = CUresult::CUDA_ERROR_OUT_OF_MEMORY as Status;
 pub const NO_DEVICE: Status = CUresult::CUDA_ERROR_NO_DEVICE as Status;
 pub const NOT_READY: Status = CUresult::CUDA_ERROR_NOT_READY as Status;

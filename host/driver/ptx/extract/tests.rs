@@ -45,7 +45,7 @@ const TEXT: &str = r#"
 
 fn names(text: &str) -> Vec<String> {
     let code = code_alone(text);
-    let named = Statements { code: &code, at: 0 }.filter(|one| !one.name.is_empty());
+    let named = Statements::of(&code).filter(|one| !one.name.is_empty());
     named.map(|one| one.name.to_owned()).collect()
 }
 

@@ -1,0 +1,10 @@
+//! Kernels of plain Rust: sorts, trait objects, function pointers and recursion. None of this is
+//! part of the library, but compilers have made wrong code of it. `docs/miscompiled.md` has the
+//! causes.
+
+pub mod kernels;
+
+/// The kernels, for every GPU since Volta. Empty if no compiler for kernels was found.
+pub const PTX: &str = include_str!(env!("WARPHEAP_PTX_SM_70"));
+/// Why there are no kernels.
+pub const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING_REASON_FILE"));

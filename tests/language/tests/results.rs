@@ -17,9 +17,9 @@ use warpheap_language::{PTX, PTX_MISSING};
 /// Large enough for the deepest recursion here.
 const STACK_BYTES: u64 = 32 << 10;
 
-/// Bytes of the heap for each thread and number. A stable sort has a copy, and trees have nodes of
-/// 64 B.
-const HEAP_BYTES: u64 = 160;
+/// Bytes of the heap for each thread and number: two pairs for a stable sort, or a node of a tree.
+const SORT_BYTES: u64 = 64;
+const NODE_BYTES: u64 = 160;
 
 /// Most threads on the CPU, where each is a coroutine.
 const CPU_THREADS: u32 = 200;
@@ -51,7 +51,7 @@ fn fixtures() -> Vec<Fixture> {
 fn check<K: Kernel>(
     fixture: &Fixture,
     [threads, block]: [u32; 2],
-    size: u32,
+    (size, heap_bytes): (u32, u64),
     kernel: K,
     args: impl FnOnce(DeviceSlice<u64>) -> K::Args,
     expected: impl Fn(u64) -> u64,
@@ -62,7 +62,7 @@ fn check<K: Kernel>(
     }
     let name = K::NAME;
     let began = Instant::now();
-    let bytes = u64::from(threads) * (u64::from(size) * HEAP_BYTES + 4096) + (64 << 20);
+    let bytes = u64::from(threads) * (u64::from(size) * heap_bytes + 4096) + (64 << 20);
     let heap = Heap::builder(bytes).build(device).unwrap();
     module.set_global_heap(&heap).unwrap();
     let (stream, out) = (device.stream().unwrap(), device.zeroed::<u64>(threads as usize).unwrap());
@@ -90,24 +90,23 @@ fn check<K: Kernel>(
     }
 }
 
-/// Threads and block sizes: parts of warps, full warps, many blocks.
+/// Threads and block sizes: parts of warps, full warps, many blocks. Without a register limit, 256
+/// threads fit into a block.
 const SHAPES: [[u32; 2]; 8] =
-    [[1, 32], [2, 32], [31, 32], [64, 64], [199, 96], [1024, 1024], [1 << 13, 128], [1 << 17, 256]];
+    [[1, 32], [2, 32], [31, 32], [64, 64], [199, 96], [1024, 256], [1 << 13, 128], [1 << 17, 256]];
 
 fn sorts(fixture: &Fixture) {
     for shape in SHAPES {
         for count in [2, 3, 20, 21, 33, 64, 100, 900, 4096] {
             // One large grid is enough for the largest sort.
-            let is_large = count * u64::from(shape[0]) > 1 << 24;
+            let is_large = u64::from(count) * u64::from(shape[0]) > 1 << 24;
             let is_slow = fixture.device.backend() == Backend::Cpu && count > 100;
             for kind in 0..4 {
                 if (is_large && (count != 4096 || kind != 0)) || (is_slow && shape[0] > 2) {
                     continue;
                 }
-                let args = |out| (kind, count as u32, out);
-                check(fixture, shape, count as u32 * 2, language_sort, args, |i| {
-                    sorted(kind, count as u32, i)
-                });
+                let args = |out| (kind, count, out);
+                check(fixture, shape, (count, SORT_BYTES), language_sort, args, |i| sorted(kind, count, i));
             }
         }
     }
@@ -116,12 +115,12 @@ fn sorts(fixture: &Fixture) {
 fn recursion(fixture: &Fixture) {
     for shape in SHAPES {
         for size in [3, 40, 200] {
-            check(fixture, shape, size, language_dyn, |out| (size, out), |i| evaluate(size, i));
-            check(fixture, shape, size, language_tree, |out| (size, out), |i| tree(size, i));
+            check(fixture, shape, (size, NODE_BYTES), language_dyn, |out| (size, out), |i| evaluate(size, i));
+            check(fixture, shape, (size, NODE_BYTES), language_tree, |out| (size, out), |i| tree(size, i));
         }
         for depth in [1, 7, 15] {
-            check(fixture, shape, depth, language_mutual, |out| (depth, out), |i| mutual(depth, i));
-            check(fixture, shape, depth, language_pointers, |out| (depth, out), |i| pointers(depth, i));
+            check(fixture, shape, (depth, 0), language_mutual, |out| (depth, out), |i| mutual(depth, i));
+            check(fixture, shape, (depth, 0), language_pointers, |out| (depth, out), |i| pointers(depth, i));
         }
     }
 }

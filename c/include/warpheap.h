@@ -21,6 +21,9 @@
 // An owner that is null or destroyed and a null pointer are errors. Other pointers of the host must
 // be valid: options, results, strings.
 //
+// Forks: neither threads nor CUDA survive a fork. Once the process has created a pool or asked for
+// one, every function that returns `wh_status` fails with `WH_FORKED` in a forked child.
+//
 // Device addresses, such as blocks, are checked, never dereferenced by the host.
 //
 // CUDA: a context must stay alive until every pool in it is destroyed. Calls with a pool make its
@@ -74,6 +77,9 @@ enum wh_status
   WH_PANIC = 13,
   // An error without a status of its own.
   WH_OTHER = 14,
+  // The process was forked after its parent had made a pool. Every call fails there: threads and
+  // CUDA do not survive a fork. Create pools after the fork, or start a new program.
+  WH_FORKED = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -2,6 +2,7 @@
 
 use super::backend::{Backend, DeviceBackend, DeviceInfo, Queue, Range};
 use super::code::Code;
+use super::fork::{check_process, note_device};
 use super::registry::Registry;
 use super::{cpu, cuda};
 use crate::error::{Error, Result};
@@ -38,6 +39,13 @@ fn alive() -> MutexGuard<'static, Vec<Weak<Inner>>> {
     all
 }
 
+/// Fails in a forked child. Notices later forks.
+fn begin() -> Result<()> {
+    check_process()?;
+    note_device();
+    Ok(())
+}
+
 impl Device {
     /// The GPU with this ordinal, from 0, through its primary context. The same GPU gives the same
     /// device.
@@ -45,6 +53,7 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver or no such GPU. The message says what to do.
     pub fn cuda(ordinal: u32) -> Result<Device> {
+        begin()?;
         // Dropped after the guard: the last handle of a device must not be dropped under the lock.
         let mut devices = Vec::new();
         let mut all = alive();
@@ -61,6 +70,7 @@ impl Device {
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver.
     pub fn cuda_count() -> Result<u32> {
+        check_process()?;
         cuda::count()
     }
 
@@ -78,6 +88,7 @@ impl Device {
     /// The CPU with the caller's executor, limited to `memory_bytes` of device memory. Each call
     /// makes a separate device.
     pub fn cpu_with_executor(executor: Executor, memory_bytes: u64) -> Device {
+        note_device();
         Device::register(&mut alive(), Box::new(cpu::CpuDevice::new(executor, memory_bytes)), None)
     }
 
@@ -90,6 +101,7 @@ impl Device {
     /// `context` is a live CUDA context. It stays live as long as the device and everything made
     /// from it.
     pub unsafe fn from_raw_context(context: *mut c_void) -> Result<Device> {
+        begin()?;
         // SAFETY: the caller's promise: a live context that outlives the device.
         let backend = unsafe { cuda::CudaDevice::foreign(context) }?;
         Ok(Device::register(&mut alive(), Box::new(backend), None))
@@ -104,6 +116,7 @@ impl Device {
     /// # Safety
     /// As for [`from_raw_context`](Self::from_raw_context).
     pub unsafe fn shared_from_raw_context(context: *mut c_void) -> Result<Device> {
+        begin()?;
         // Dropped after the guard: the last handle of a device must not be dropped under the lock.
         let mut devices = Vec::new();
         let mut all = alive();

@@ -22,6 +22,7 @@ mod device;
 mod event;
 #[cfg(test)]
 pub(crate) mod fault_injection;
+mod fork;
 mod growable;
 mod image;
 mod launch;
@@ -46,6 +47,7 @@ pub use buffer::DeviceBuffer;
 pub use delays::ActiveDelays;
 pub use device::Device;
 pub use event::Event;
+pub use fork::check_process;
 pub use growable::GrowableBuffer;
 pub use image::KernelImage;
 pub use launch_config::LaunchConfig;

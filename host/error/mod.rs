@@ -65,6 +65,14 @@ pub enum Error {
         detail: String,
     },
 
+    /// The process was forked after its parent had made a device.
+    #[error(
+        "a forked child cannot use warpheap: the process had made a device before the fork, and neither the threads \
+         of its streams nor CUDA survive a fork; fork before the first device is made, or start a new program (in \
+         Python, the start method `spawn`)"
+    )]
+    Forked,
+
     /// The backend or the driver lacks a feature. Do without it, or use another backend or a newer
     /// driver.
     #[error(transparent)]

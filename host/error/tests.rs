@@ -47,6 +47,7 @@ fn position(error: &Error) -> usize {
         Error::InvalidConfig(InvalidConfig::Delays { .. }) => 37,
         Error::KernelFault(KernelFault::Panicked { .. }) => 38,
         Error::InvalidModule(InvalidModule::NoPanicHandler { .. }) => 39,
+        Error::Forked => 40,
     }
 }
 
@@ -137,6 +138,7 @@ fn rest() -> Vec<Error> {
         InvalidConfig::Delays { why: "no more".into() }.into(),
         panicked(false),
         InvalidModule::NoPanicHandler { symbol: "PANICS" }.into(),
+        Error::Forked,
     ]
 }
 
@@ -150,7 +152,7 @@ fn panicked(ended_grid: bool) -> Error {
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (40, 40));
+    assert_eq!((all().len(), texts.len()), (41, 41));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

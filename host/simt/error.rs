@@ -112,7 +112,9 @@ pub enum SimtError {
         limit: u64,
     },
     /// The system has no memory for the lanes' stacks.
-    #[error("cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block")]
+    #[error(
+        "cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block, or smaller stacks (Executor::with_stack_bytes)"
+    )]
     Stack {
         /// Bytes per stack.
         bytes: usize,

@@ -86,6 +86,16 @@ impl Executor {
         self
     }
 
+    /// Sets the size of the stack of each thread in bytes, rounded up to a multiple of 64 KiB.
+    /// Default: 128 KiB. Only pages that a thread has touched use memory.
+    ///
+    /// A thread that overflows its stack ends the process, with a message that names the thread.
+    #[must_use]
+    pub fn with_stack_bytes(mut self, bytes: usize) -> Self {
+        self.stacks = Arc::new(StackPool::of(bytes));
+        self
+    }
+
     /// Sets what a panic of a thread ends. Default: the thread. For launches of a module,
     /// [`Module::set_on_panic`](crate::Module::set_on_panic) takes precedence.
     #[must_use]
@@ -173,7 +183,8 @@ impl Executor {
             // blocks of its worker, so it outlives the lanes.
             unsafe { lane.start::<K>(machine, coords, args.get()) }
         };
-        let launch = Launch::new(grid, self.sm_count, self.step_limit, on_panic, start, &self.stacks)?;
+        let (sm_count, step_limit) = (self.sm_count, self.step_limit);
+        let launch = Launch::new(K::NAME, grid, sm_count, step_limit, on_panic, start, &self.stacks)?;
         let schedule_hash = match self.mode {
             Mode::Parallel { workers } => {
                 self.run_parallel(&launch, workers);

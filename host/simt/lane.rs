@@ -25,8 +25,10 @@ impl Lane {
     /// The caller fulfils the safety section of `K`; `machine` outlives the lane.
     pub(super) unsafe fn start<K: Kernel>(&mut self, machine: &LaneMachine, coords: Coords, args: K::Args) {
         let machine: *const LaneMachine = machine;
+        let stack = self.abandon();
+        let guard = stack.guard();
         let body = move |yielder: &Yielder<Answer, Event>| {
-            let context = LaneContext { yielder, coords };
+            let context = LaneContext { yielder, coords, guard };
             // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.set_current(&context);
             begin();
@@ -38,7 +40,7 @@ impl Lane {
             unsafe { &*machine }.clear_current();
             event
         };
-        *self = Lane::Running(Fiber::new(self.abandon(), body));
+        *self = Lane::Running(Fiber::new(stack, body));
     }
 
     /// Runs the lane for `quantum` steps, or until it waits or ends.

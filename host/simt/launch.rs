@@ -6,6 +6,7 @@ use super::error::SimtError;
 use super::grid::Grid;
 use super::lane::Lane;
 use super::machine::LaneMachine;
+use super::overflow::{Running, watch};
 use super::panic::{OnPanic, Panic};
 use super::stack::StackPool;
 use crate::lock::lock;
@@ -20,6 +21,8 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
 pub(super) struct Launch<'a> {
+    /// The kernel's name, for messages.
+    kernel: &'static str,
     pub(super) grid: Grid,
     pub(super) sm_count: u32,
     pub(super) start: &'a Start<'a>,
@@ -36,6 +39,7 @@ pub(super) struct Launch<'a> {
 
 impl<'a> Launch<'a> {
     pub(super) fn new(
+        kernel: &'static str,
         grid: Grid,
         sm_count: u32,
         step_limit: u64,
@@ -56,6 +60,7 @@ impl<'a> Launch<'a> {
             _ => return Err(wrong("it has too many blocks")),
         };
         Ok(Launch {
+            kernel,
             grid,
             sm_count,
             start,
@@ -88,6 +93,8 @@ impl<'a> Launch<'a> {
 
     /// Calls `run`, which runs lanes on `machine`. Its error ends the run of the grid.
     pub(super) fn run_on(&self, machine: &LaneMachine, run: impl FnOnce() -> Result<(), SimtError>) {
+        let running = Running { machine, kernel: self.kernel, stack_bytes: self.stacks.bytes() };
+        let _watched = watch(&running);
         // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
         let _installed = unsafe { machine::install(machine) };
         if let Err(error) = run() {

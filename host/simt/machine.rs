@@ -21,6 +21,7 @@ use super::panic::Panic;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Instant;
@@ -67,6 +68,8 @@ pub(super) enum Event {
 pub(super) struct LaneContext {
     pub(super) yielder: *const Yielder<Answer, Event>,
     pub(super) coords: Coords,
+    /// The guard page below the lane's stack.
+    pub(super) guard: Range<usize>,
 }
 
 /// Acts as the GPU on one OS thread: counts steps and suspends the running lane.
@@ -141,6 +144,16 @@ impl LaneMachine {
         self.current.set(std::ptr::null());
         // SAFETY: null is allowed.
         unsafe { machine::stand_at(std::ptr::null()) };
+    }
+
+    /// The thread of the running lane, if `address` is in the guard page below its stack.
+    ///
+    /// # Safety
+    /// The calling OS thread runs the lanes of this machine.
+    pub(super) unsafe fn overflowed(&self, address: usize) -> Option<Coords> {
+        // SAFETY: I2; the context lives on the stack of the lane, whose end clears the pointer.
+        let context = unsafe { self.current.get().as_ref() }?;
+        context.guard.contains(&address).then_some(context.coords)
     }
 
     fn context(&self) -> &LaneContext {

@@ -72,16 +72,18 @@
 //!   with [`OnPanic::EndGrid`] it ends the grid. The first run installs a panic hook. The first
 //!   panic of a lane prints nothing; all others reach the hook of the program. A collective that
 //!   waits for the thread ends the grid.
-//! - **Stack overflow.** A lane that exceeds its 128 KiB hits a guard page, which kills the
-//!   process.
+//! - **Stack overflow.** A lane that exceeds its stack ([`Executor::with_stack_bytes`]) ends the
+//!   process with a message that names the kernel and the thread. The first run installs a handler
+//!   of SIGSEGV and SIGBUS for that, which passes all other faults to the handler that the program
+//!   had before. On systems other than Unix, there is no message.
 //! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error, panic → stack → fiber → machine → lane → rendezvous → warp → launch → block →`
-//! `scheduler → parallel, replay → executor`: each module uses only those before it. A mode only
-//! selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for both
-//! modes.
+//! `grid → error, panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
+//! `block → scheduler → parallel, replay → executor`: each module uses only those before it. A mode
+//! only selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for
+//! both modes.
 
 mod block;
 mod error;
@@ -91,6 +93,7 @@ mod grid;
 mod lane;
 mod launch;
 mod machine;
+mod overflow;
 mod panic;
 mod parallel;
 mod rendezvous;

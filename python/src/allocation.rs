@@ -39,6 +39,7 @@ impl Allocation {
     }
 
     fn release(&self, stream: u64) -> Result<()> {
+        Failure::check_process()?;
         // Relaxed: the swap is one atomic operation, so one call frees. No other data
         // depends on the flag.
         if !self.live.swap(false, Relaxed) {
@@ -88,6 +89,19 @@ impl Allocation {
         Ok(py.detach(|| self.release(raw))?)
     }
 
+    /// Records that work of another stream uses the memory, too. A free then also waits for the
+    /// work submitted so far to `stream`, which must exist until then.
+    fn record_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
+        let raw = self.backing.owners().keep(py, &stream)?;
+        Ok(py.detach(|| {
+            Failure::check_process()?;
+            if !self.live.load(Relaxed) {
+                return Err(Failure::closed("allocation"));
+            }
+            self.backing.record_stream(self.address, raw)
+        })?)
+    }
+
     /// The memory as an array of bytes, for CuPy, Numba, PyTorch and others. Only on a GPU.
     #[getter(__cuda_array_interface__)]
     fn array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -134,6 +148,10 @@ impl Drop for Allocation {
         let (live, address, layout, stream) = (*self.live.get_mut(), self.address, self.layout, self.stream);
         // SAFETY: this is the drop of the field's owner, so nothing uses the field after.
         let backing = unsafe { ManuallyDrop::take(&mut self.backing) };
+        if Failure::check_process().is_err() {
+            std::mem::forget(backing);
+            return;
+        }
         // It may wait for the device, and the last reference to the pool frees the pool.
         let free = move || {
             if !live {

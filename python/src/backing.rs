@@ -4,12 +4,14 @@
 
 use crate::arguments::layout;
 use crate::failure::{Failure, Result};
+use crate::stream_uses::StreamUses;
 use crate::streams::{Owners, Streams};
 use std::alloc::Layout;
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use warpheap::Stream;
 use warpheap::host_pools::{DeviceAllocator, Logged};
 use warpheap_device::kernel::DevicePtr;
 
@@ -21,6 +23,7 @@ pub struct Backing {
     allocator: Box<dyn DeviceAllocator>,
     flush: Option<Flush>,
     streams: Streams,
+    uses: StreamUses,
     /// After all that uses their streams.
     owners: Arc<Owners>,
 }
@@ -34,17 +37,17 @@ impl fmt::Debug for Backing {
 impl Backing {
     /// Allocates from `pool`, and writes each call to the file `log`, if there is one.
     pub fn new(pool: Arc<impl DeviceAllocator + 'static>, log: Option<&Path>) -> Result<Backing> {
-        let streams = Streams::new(pool.device());
+        let (streams, uses) = (Streams::new(pool.device()), StreamUses::new(pool.device()));
         let owners = Arc::new(Owners::new(pool.device().backend()));
         let Some(path) = log else {
-            return Ok(Backing { allocator: Box::new(pool), flush: None, streams, owners });
+            return Ok(Backing { allocator: Box::new(pool), flush: None, streams, uses, owners });
         };
         let file = File::create(path)
             .map_err(|error| Failure::invalid_file(format!("{}: {error}", path.display())))?;
         let logged = Arc::new(Logged::new(pool, file));
         let for_flush = logged.clone();
         let flush: Flush = Box::new(move || for_flush.flush());
-        Ok(Backing { allocator: Box::new(logged), flush: Some(flush), streams, owners })
+        Ok(Backing { allocator: Box::new(logged), flush: Some(flush), streams, uses, owners })
     }
 
     /// The streams.
@@ -69,14 +72,21 @@ impl Backing {
         Ok((block.0 as u64, layout))
     }
 
-    /// Frees a block in the order of the raw stream.
+    /// Records that work of the raw stream uses the live block, too.
+    pub fn record_stream(&self, address: u64, raw: u64) -> Result<()> {
+        self.uses.record(address, self.streams.get(raw)?);
+        Ok(())
+    }
+
+    /// Frees a block after the work submitted so far to the raw stream and to those recorded.
     ///
     /// # Safety
-    /// P1 and P2 of [`DeviceAllocator::deallocate`].
+    /// P1 and P2 of [`DeviceAllocator::deallocate`], for the work of all these streams.
     pub unsafe fn deallocate(&self, address: u64, layout: Layout, raw: u64) -> Result<()> {
         let (block, stream) = (DevicePtr(address as *mut u8), self.streams.get(raw)?);
-        // SAFETY: the caller's promises P1 and P2.
-        Ok(unsafe { self.allocator.deallocate(block, layout, &stream) }?)
+        // SAFETY: the caller's promises P1 and P2; the stream is ordered after those recorded.
+        let free = |stream: &Stream| unsafe { self.allocator.deallocate(block, layout, stream) };
+        Ok(self.uses.free(address, &stream, free)?)
     }
 
     /// Writes the buffered rows of the log.

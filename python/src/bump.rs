@@ -68,15 +68,24 @@ impl Bump {
     }
 
     /// Frees the arena's memory. No kernel may use it any more. Later calls raise `Closed`.
-    fn close(&self, py: Python<'_>) {
-        self.arena.close(py, drop);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.arena.close(py, |arena| {
+            drop(arena);
+            Ok(())
+        })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(&self, py: Python<'_>, _class: Py<PyAny>, _error: Py<PyAny>, _trace: Py<PyAny>) {
-        self.close(py);
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: Py<PyAny>,
+        _error: Py<PyAny>,
+        _trace: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
     }
 }

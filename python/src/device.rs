@@ -42,14 +42,16 @@ impl Device {
 
     /// The CPU. Each call makes a separate device.
     #[staticmethod]
-    fn cpu() -> Device {
-        Device { inner: warpheap::Device::cpu(), ordinal: None }
+    fn cpu() -> PyResult<Device> {
+        Failure::check_process()?;
+        Ok(Device { inner: warpheap::Device::cpu(), ordinal: None })
     }
 
     /// Number of GPUs; 0 without a driver.
     #[staticmethod]
-    fn cuda_count(py: Python<'_>) -> u32 {
-        py.detach(warpheap::Device::cuda_count).unwrap_or(0)
+    fn cuda_count(py: Python<'_>) -> PyResult<u32> {
+        Failure::check_process()?;
+        Ok(py.detach(warpheap::Device::cuda_count).unwrap_or(0))
     }
 
     /// `"cuda"` or `"cpu"`.
@@ -85,6 +87,7 @@ impl Device {
 
     /// Waits for the work of all streams. Raises the first failure of a kernel, if there was one.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        Failure::check_process()?;
         Ok(py.detach(|| self.inner.synchronize().map_err(Failure::from))?)
     }
 
@@ -100,6 +103,7 @@ impl Device {
     }
 
     fn properties(&self, py: Python<'_>) -> PyResult<DeviceInfo> {
+        Failure::check_process()?;
         Ok(py.detach(|| self.inner.info().map_err(Failure::from))?)
     }
 }
@@ -109,6 +113,7 @@ impl Device {
 #[pyfunction]
 pub fn default_device(py: Python<'_>) -> PyResult<Device> {
     static DEFAULT: Mutex<Option<warpheap::Device>> = Mutex::new(None);
+    Failure::check_process()?;
     let device = || {
         let mut slot = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(device) = &*slot {
@@ -125,7 +130,8 @@ pub fn default_device(py: Python<'_>) -> PyResult<Device> {
     Ok(Device { inner, ordinal })
 }
 
-/// `device`, or the default one.
+/// `device`, or the default one. Fails in a forked child.
 pub fn or_default(py: Python<'_>, device: Option<Device>) -> PyResult<Device> {
+    Failure::check_process()?;
     device.map_or_else(|| default_device(py), Ok)
 }

@@ -47,6 +47,11 @@ impl Failure {
         Failure { class: "OutOfMemory", text }
     }
 
+    /// Fails in a forked child, where other calls may wait for ever.
+    pub fn check_process() -> Result<()> {
+        Ok(warpheap::driver::check_process()?)
+    }
+
     /// The message.
     pub fn text(&self) -> &str {
         &self.text
@@ -56,6 +61,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let class = match &error {
+            Error::Forked => "Forked",
             Error::NoDevice { .. } => "NoDevice",
             Error::NotSupported(_) => "NotSupported",
             Error::KernelFault(_) => "KernelFault",

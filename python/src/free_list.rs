@@ -73,15 +73,24 @@ impl FreeList {
     }
 
     /// Frees the memory. No kernel may use the list any more. Later calls raise `Closed`.
-    fn close(&self, py: Python<'_>) {
-        self.list.close(py, drop);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.list.close(py, |list| {
+            drop(list);
+            Ok(())
+        })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(&self, py: Python<'_>, _class: Py<PyAny>, _error: Py<PyAny>, _trace: Py<PyAny>) {
-        self.close(py);
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: Py<PyAny>,
+        _error: Py<PyAny>,
+        _trace: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
     }
 }

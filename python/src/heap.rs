@@ -164,16 +164,25 @@ impl Heap {
     }
 
     /// Frees the heap and its memory. No kernel may use it any more. Later calls raise `Closed`.
-    fn close(&self, py: Python<'_>) {
-        self.heap.close(py, drop);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.heap.close(py, |heap| {
+            drop(heap);
+            Ok(())
+        })
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __exit__(&self, py: Python<'_>, _class: Py<PyAny>, _error: Py<PyAny>, _trace: Py<PyAny>) {
-        self.close(py);
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: Py<PyAny>,
+        _error: Py<PyAny>,
+        _trace: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

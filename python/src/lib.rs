@@ -23,6 +23,7 @@ mod pools;
 mod report;
 mod slot;
 mod stream_handle;
+mod stream_uses;
 mod streams;
 mod torch;
 

@@ -11,6 +11,9 @@ use warpheap::{Device, KernelImage};
 #[pyfunction]
 #[pyo3(signature = (compute_capability = None))]
 pub fn device_library(py: Python<'_>, compute_capability: Option<(u32, u32)>) -> PyResult<&'static str> {
+    if compute_capability.is_none() {
+        Failure::check_process()?;
+    }
     let libraries =
         warpheap_c_device::libraries().map_err(|why| Failure::not_supported(why.trim().to_owned()))?;
     let capability = compute_capability.or_else(|| py.detach(of_first_gpu));

@@ -1,7 +1,8 @@
 //! Slot: a value that `close` drops, however many Python objects refer to it.
 //!
 //! Any thread may call any method. Calls without the GIL take the lock without it, too: a thread
-//! that holds the GIL never waits for the lock, so the two cannot deadlock.
+//! that holds the GIL never waits for the lock, so the two cannot deadlock. In a forked child,
+//! calls fail before they take the lock, and the value is forgotten.
 
 use crate::failure::{Failure, Result};
 use pyo3::prelude::*;
@@ -24,6 +25,7 @@ impl<T: Send + Sync> Slot<T> {
     /// Calls `f` with the value, without the GIL. Fails after `close`.
     pub fn with<R: Send>(&self, py: Python<'_>, f: impl Send + FnOnce(&T) -> Result<R>) -> PyResult<R> {
         let call = || {
+            Failure::check_process()?;
             let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
             value.as_ref().map_or_else(|| Err(Failure::closed(self.what)), f)
         };
@@ -37,18 +39,21 @@ impl<T: Send + Sync> Slot<T> {
         f: impl Send + FnOnce(&mut T) -> Result<R>,
     ) -> PyResult<R> {
         let call = || {
+            Failure::check_process()?;
             let mut value = self.value.write().unwrap_or_else(PoisonError::into_inner);
             value.as_mut().map_or_else(|| Err(Failure::closed(self.what)), f)
         };
         Ok(py.detach(call)?)
     }
 
-    /// Takes the value and passes it to `f`, without the GIL. `None` if it was closed before.
-    pub fn close<R: Send>(&self, py: Python<'_>, f: impl Send + FnOnce(T) -> R) -> Option<R> {
-        py.detach(|| {
+    /// Takes the value and passes it to `f`, without the GIL. Does nothing if it was closed before.
+    pub fn close(&self, py: Python<'_>, f: impl Send + FnOnce(T) -> Result<()>) -> PyResult<()> {
+        let call = || {
+            Failure::check_process()?;
             let value = self.value.write().unwrap_or_else(PoisonError::into_inner).take();
-            value.map(f)
-        })
+            value.map_or(Ok(()), f)
+        };
+        Ok(py.detach(call)?)
     }
 }
 
@@ -56,7 +61,9 @@ impl<T: Send> Drop for Slot<T> {
     /// Drops the value without the GIL: the drop may wait for the device.
     fn drop(&mut self) {
         let value = self.value.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if value.is_some() {
+        if Failure::check_process().is_err() {
+            std::mem::forget(value);
+        } else if value.is_some() {
             // Without an interpreter, the closure is dropped with the value.
             let _ = Python::try_attach(|py| py.detach(|| drop(value)));
         }

@@ -1,4 +1,4 @@
-//! The allocator of PyTorch: two C functions, and the pools of the GPUs.
+//! The allocator of PyTorch: three C functions, and the pools of the GPUs.
 //!
 //! PyTorch passes what `warpheap_torch_alloc` returns to kernels, null too, so a failed allocation
 //! must raise. The function throws a C++ `std::runtime_error`, which PyTorch raises in Python.
@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use warpheap::host_pools;
+use warpheap_device::kernel::DevicePtr;
 
 type Pool = Open<host_pools::CachingPool>;
 
@@ -57,11 +58,12 @@ pub unsafe extern "C-unwind" fn warpheap_torch_alloc(
     }
 }
 
-/// Frees for PyTorch. PyTorch calls it from destructors, so a failure is printed.
+/// Frees for PyTorch. PyTorch calls it from destructors, so a failure is printed. Does nothing in a
+/// forked child, which has none of the memory.
 ///
 /// # Safety
 /// `ptr` is null, or was allocated by [`warpheap_torch_alloc`] with these arguments; only work on
-/// `stream` uses it.
+/// `stream` and on recorded streams uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn warpheap_torch_free(
     ptr: *mut c_void,
@@ -69,7 +71,7 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
     device: c_int,
     stream: *mut c_void,
 ) {
-    if ptr.is_null() {
+    if ptr.is_null() || Failure::check_process().is_err() {
         return;
     }
     let call = || {
@@ -80,6 +82,24 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
     };
     if let Err(failure) = caught(call) {
         eprintln!("warpheap: a free by PyTorch failed: {}", failure.text());
+    }
+}
+
+/// Records that work on `stream` uses a block, too: `Tensor.record_stream`. Ignores memory that no
+/// pool has allocated, which tensors may refer to as well.
+///
+/// # Safety
+/// `stream` is a stream of the block's GPU that exists until the block is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn warpheap_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
+    let call = || {
+        let block = DevicePtr(ptr.cast::<u8>());
+        let mut pools = POOLS.iter().filter_map(OnceLock::get);
+        let owner = pools.find(|pool| pool.pool().layout_of(block).is_some());
+        owner.map_or(Ok(()), |pool| pool.backing().record_stream(ptr as u64, stream as u64))
+    };
+    if let Err(failure) = caught(call) {
+        throw(failure);
     }
 }
 
@@ -130,6 +150,7 @@ fn chosen(py: Python<'_>, pools: &[Py<CachingPool>]) -> PyResult<Vec<(u32, Pool)
 
 /// Checks that each GPU is named once and has no pool, which stays so while the lock is held.
 fn check(chosen: &[(u32, Pool)]) -> Result<MutexGuard<'static, ()>> {
+    Failure::check_process()?;
     let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     for (i, (ordinal, _)) in chosen.iter().enumerate() {
         if chosen[..i].iter().any(|(earlier, _)| earlier == ordinal) {
@@ -170,8 +191,9 @@ fn pool_of(ordinal: u32) -> Result<&'static Pool> {
     Ok(place.get_or_init(|| open))
 }
 
-/// Turns a panic into a failure: none may reach PyTorch.
+/// Turns a panic into a failure: none may reach PyTorch. Fails in a forked child.
 fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    Failure::check_process()?;
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         Err(Failure::invalid_request("warpheap panicked; its message is on the standard error".into()))
     })

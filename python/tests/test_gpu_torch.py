@@ -1,6 +1,12 @@
 """PyTorch on a GPU, with memory of a pool. PyTorch must not have used the GPU before."""
 
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 from gpu_support import need, raises, run, skip
 
@@ -59,6 +65,41 @@ def test_streams_have_caches_of_their_own():
         y = x @ x
     stream.synchronize()
     assert float(y) == float(1 << 20)
+
+
+def trials(*options):
+    """Results of ``record_stream_trials.py``: a process can choose its allocator only once."""
+    program = Path(__file__).with_name("record_stream_trials.py")
+    command = [sys.executable, program, *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    results = json.loads(done.stdout)
+    print(*options, results)
+    return results
+
+
+def test_a_recorded_stream_keeps_the_memory():
+    for allocator in ("own", "warpheap"):
+        results = trials(allocator)
+        assert results["wrong"] == 0, (allocator, results)
+        assert results["waited"] <= results["trials"] // 10, (allocator, results)
+    forgotten = trials("warpheap", "--forget")
+    assert forgotten["wrong"] > 0, f"the trials cannot fail: {forgotten}"
+
+
+def test_calls_in_a_forked_child_are_errors():
+    tensor = torch.ones(10, device="cuda")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            raises(warpheap.Forked, "forked child", warpheap.torch.pool)
+            # PyTorch frees it in the child, which has none of the memory.
+            del tensor
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert float(tensor.sum()) == 10
 
 
 def test_out_of_memory_is_an_exception():

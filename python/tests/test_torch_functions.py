@@ -69,13 +69,34 @@ def test_a_free_never_raises(capfd):
     assert "a free by PyTorch failed: no usable device" in capfd.readouterr().err
 
 
+def test_streams_of_foreign_memory_are_ignored(capfd):
+    record_stream = ctypes.CDLL(_warpheap.__file__).warpheap_torch_record_stream
+    record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    for pointer in (None, 0x1000, (1 << 64) - 1):
+        record_stream(pointer, None)
+        record_stream(pointer, 0x2000)
+    assert capfd.readouterr().err == ""
+
+
 USE_POOL = """
+import ctypes
 import sys
 import types
 
-calls = []
+calls, hooks = [], []
+
+
+class Pluggable:
+    def __init__(self, *names):
+        self.names = names
+
+    def allocator(self):
+        return native
+
+
+native = types.SimpleNamespace()
 memory = types.SimpleNamespace(
-    change_current_allocator=calls.append, CUDAPluggableAllocator=lambda *names: names
+    change_current_allocator=calls.append, CUDAPluggableAllocator=Pluggable
 )
 sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory))
 
@@ -91,8 +112,20 @@ for wrong, text in (((pool,), "on the CPU"), ((pool, 5), "not int")):
     else:
         raise AssertionError("it was accepted")
     assert calls == []
+for function in (warpheap.torch.use_pool, warpheap.torch.allocator):
+    try:
+        function()
+    except warpheap.NotSupported as error:
+        assert "Tensor.record_stream" in str(error), error
+    else:
+        raise AssertionError("it was accepted without a hook for record_stream")
+    assert calls == []
+native.set_record_stream_fn = hooks.append
 warpheap.torch.use_pool()
-assert [names[1:] for names in calls] == [("warpheap_torch_alloc", "warpheap_torch_free")]
+assert [c.names[1:] for c in calls] == [("warpheap_torch_alloc", "warpheap_torch_free")]
+warpheap.torch.allocator()
+function = ctypes.CDLL(warpheap._warpheap.__file__).warpheap_torch_record_stream
+assert hooks == [ctypes.cast(function, ctypes.c_void_p).value] * 2
 """
 
 

@@ -26,6 +26,7 @@ from warpheap._warpheap import (
 from warpheap.errors import (
     Closed,
     Error,
+    Forked,
     InvalidConfig,
     InvalidFile,
     InvalidFree,
@@ -45,6 +46,7 @@ __all__ = [
     "Closed",
     "Device",
     "Error",
+    "Forked",
     "FreeList",
     "Heap",
     "InvalidConfig",

@@ -9,6 +9,10 @@ class Closed(Error, ValueError):
     """The object was closed or freed before."""
 
 
+class Forked(Error, RuntimeError):
+    """The process was forked after its parent had used a device. Nothing works there."""
+
+
 class InvalidConfig(Error, ValueError):
     """A setting of a pool is out of range."""
 

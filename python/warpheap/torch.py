@@ -8,14 +8,17 @@
     print(warpheap.torch.pool().report())
 
 A failed allocation raises ``RuntimeError`` with warpheap's message. Memory is freed in the order of
-the stream that it was allocated on. A tensor that another stream uses must live until that stream
-was ordered before the first one: ``Tensor.record_stream`` has no effect. Graph captures are not
-supported. PyTorch's own statistics and snapshots do not see these pools.
+the stream that it was allocated on. After ``Tensor.record_stream(other)``, it is reused only after
+the work that ``other`` had at the free. Graph captures are not supported: they fail. PyTorch's own
+statistics and snapshots do not see these pools.
 """
+
+import ctypes
 
 from warpheap import _warpheap
 from warpheap._optional import require
 from warpheap._warpheap import CachingPool
+from warpheap.errors import NotSupported
 
 torch = require("torch", "torch", "warpheap.torch")
 
@@ -23,10 +26,22 @@ __all__ = ["allocator", "pool", "use_pool"]
 
 
 def allocator():
-    """The ``CUDAPluggableAllocator``, for ``torch.cuda.memory.change_current_allocator``."""
-    return torch.cuda.memory.CUDAPluggableAllocator(
+    """The ``CUDAPluggableAllocator``, for ``torch.cuda.memory.change_current_allocator``.
+
+    Raises ``NotSupported`` if this PyTorch cannot tell an allocator of ``Tensor.record_stream``.
+    """
+    pluggable = torch.cuda.memory.CUDAPluggableAllocator(
         _warpheap.__file__, "warpheap_torch_alloc", "warpheap_torch_free"
     )
+    set_record_stream = getattr(pluggable.allocator(), "set_record_stream_fn", None)
+    if set_record_stream is None:
+        raise NotSupported(
+            "this PyTorch does not tell an allocator of Tensor.record_stream, so that memory would "
+            "be reused too early; install a newer PyTorch"
+        )
+    function = ctypes.CDLL(_warpheap.__file__).warpheap_torch_record_stream
+    set_record_stream(ctypes.cast(function, ctypes.c_void_p).value)
+    return pluggable
 
 
 def use_pool(*pools):

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::status::wh_status::WH_NO_DEVICE;
 use host::Device;
+use host::driver::check_process;
 use std::ffi::c_void;
 use std::sync::LazyLock;
 
@@ -37,6 +38,7 @@ impl wh_device {
     /// # Safety
     /// A context that is given or current outlives every pool that is made in it.
     pub(crate) unsafe fn open(self) -> Result<Device> {
+        check_process()?;
         const CUDA: i32 = wh_backend::WH_CUDA as i32;
         const CPU_BACKEND: i32 = wh_backend::WH_CPU as i32;
         match self.backend {

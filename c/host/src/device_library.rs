@@ -5,6 +5,7 @@ use crate::call::call;
 use crate::failure::Failure;
 use crate::status::wh_status::{self, WH_NOT_SUPPORTED};
 use host::KernelImage;
+use host::driver::check_process;
 use std::ffi::{CString, c_char};
 use std::ptr::null;
 use std::sync::LazyLock;
@@ -35,6 +36,8 @@ pub unsafe extern "C" fn wh_device_library(
         let out = unsafe { Out::new(ptx, "ptx", null()) }?;
         // SAFETY: the caller's promise.
         let length = unsafe { Out::optional(bytes, "bytes", 0) }?;
+        // Another thread may have been writing `TEXTS` at the fork.
+        check_process()?;
         let unsupported = |text: String| Failure::new(WH_NOT_SUPPORTED, text);
         let missing =
             |why: &str| unsupported(format!("libwarpheap was built without its device library: {why}"));

@@ -2,10 +2,14 @@
 //!
 //! I1: an id is given to one pool only, and 0 to none. I2: the ids of two kinds differ in the
 //! highest byte, so an id of another kind is not found.
+//!
+//! In a forked child, every call that needs a pool fails here, before any lock: another thread may
+//! have held it at the fork.
 
 use crate::failure::{Failure, Result};
 use crate::lock::{read, write};
 use crate::status::wh_status::WH_INVALID_HANDLE;
+use host::driver::check_process;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
@@ -43,12 +47,14 @@ impl<T> Registry<T> {
     }
 
     pub fn get(&self, id: u64) -> Result<Arc<T>> {
+        check_process()?;
         let live = read(&self.live);
         live.pools.get(&id).cloned().ok_or_else(|| self.absent(id, live.created))
     }
 
     /// Removes a pool. It is freed when its last user drops the result.
     pub fn remove(&self, id: u64) -> Result<Arc<T>> {
+        check_process()?;
         let mut live = write(&self.live);
         let created = live.created;
         live.pools.remove(&id).ok_or_else(|| self.absent(id, created))

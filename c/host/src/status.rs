@@ -37,12 +37,15 @@ pub enum wh_status {
     WH_PANIC = 13,
     /// An error without a status of its own.
     WH_OTHER = 14,
+    /// The process was forked after its parent had made a pool. Every call fails there: threads and
+    /// CUDA do not survive a fork. Create pools after the fork, or start a new program.
+    WH_FORKED = 15,
 }
 
 use wh_status::*;
 
 /// Every status with its name.
-const NAMES: [(wh_status, &CStr); 15] = [
+const NAMES: [(wh_status, &CStr); 16] = [
     (WH_OK, c"WH_OK"),
     (WH_INVALID_HANDLE, c"WH_INVALID_HANDLE"),
     (WH_INVALID_ARGUMENT, c"WH_INVALID_ARGUMENT"),
@@ -58,6 +61,7 @@ const NAMES: [(wh_status, &CStr); 15] = [
     (WH_MODULE, c"WH_MODULE"),
     (WH_PANIC, c"WH_PANIC"),
     (WH_OTHER, c"WH_OTHER"),
+    (WH_FORKED, c"WH_FORKED"),
 ];
 
 impl wh_status {
@@ -66,6 +70,7 @@ impl wh_status {
         match error {
             Error::NoDevice { .. } => WH_NO_DEVICE,
             Error::Driver { .. } => WH_DRIVER,
+            Error::Forked => WH_FORKED,
             Error::NotSupported(_) => WH_NOT_SUPPORTED,
             Error::KernelFault(_) => WH_KERNEL,
             Error::Jit { .. } | Error::InvalidModule(_) | Error::InvalidLaunch { .. } => WH_MODULE,
@@ -109,9 +114,10 @@ mod tests {
     #[test]
     fn each_cause_has_its_status() {
         let (text, bytes, advice) = (String::new, Bytes(1), "advice");
-        let given: [(Error, wh_status); 10] = [
+        let given: [(Error, wh_status); 11] = [
             (Error::NoDevice { requested: text(), found: text(), advice: text() }, WH_NO_DEVICE),
             (Error::Driver { call: "cuX", code: 1, name: text(), detail: text() }, WH_DRIVER),
+            (Error::Forked, WH_FORKED),
             (NotSupported::DriverTooOld { symbol: "cuX" }.into(), WH_NOT_SUPPORTED),
             (KernelFault::CpuStream { message: text() }.into(), WH_KERNEL),
             (Error::Jit { code: 1, name: text(), advice: text(), log: text() }, WH_MODULE),

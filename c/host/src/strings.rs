@@ -5,6 +5,7 @@ use crate::call::{c_string, call};
 use crate::failure::{Failure, Result};
 use crate::lock::lock;
 use crate::status::wh_status::{self, *};
+use host::driver::check_process;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_char};
@@ -39,6 +40,7 @@ pub unsafe extern "C" fn wh_string_free(string: *mut c_char) -> wh_status {
         if string.is_null() {
             return Ok(());
         }
+        check_process()?;
         if !lock(&RETURNED).remove(&string.addr()) {
             let why = "no string of this library starts there; free each string once";
             return Err(Failure::new(WH_INVALID_FREE, format!("cannot free {string:p}: {why}")));

@@ -41,6 +41,12 @@ fn threads_share_pools_and_destroy_them() {
 }
 
 #[test]
+fn calls_in_a_forked_child_are_errors() {
+    let printed = run("fork", include_str!("c/fork.c"), Language::C99);
+    assert!(printed.contains("WH_FORKED: a forked child cannot use warpheap"), "{printed}");
+}
+
+#[test]
 fn the_header_serves_cpp() {
     run("header", include_str!("c/header.cpp"), Language::Cpp17);
 }

@@ -12,6 +12,7 @@ use crate::driver::backend::{
     Backend, DeviceBackend, DeviceInfo, Facts, Function, KernelAttributes, Limits, ModuleBackend,
     PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers, VirtualMemory,
 };
+use crate::driver::check_process;
 use crate::error::{Error, NotSupported, Result};
 use crate::simt::{Executor, Mode};
 use std::ffi::c_void;
@@ -61,6 +62,7 @@ impl CpuDevice {
 
 impl Transfers for CpuDevice {
     unsafe fn transfer(&self, transfer: Transfer) -> Result<()> {
+        check_process()?;
         let _alone = self.exclusion.copy();
         // SAFETY: the caller's promise: the memory is valid. The guard excludes kernels.
         unsafe { memory::transfer(transfer) };
@@ -132,6 +134,7 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn synchronize(&self) -> Result<()> {
+        check_process()?;
         let done = self.queues.settle();
         self.pools.settle();
         done
@@ -142,8 +145,10 @@ impl DeviceBackend for CpuDevice {
     }
 
     fn drain(&self) {
-        self.queues.drain();
-        self.pools.settle();
+        if check_process().is_ok() {
+            self.queues.drain();
+            self.pools.settle();
+        }
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {

@@ -13,13 +13,14 @@ use super::copy_exclusion::CopyExclusion;
 use super::memory;
 use super::panics::Panics;
 use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
+use crate::driver::check_process;
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
 use crate::simt::{Executor, SimtError, Stats, message};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,12 +80,24 @@ impl JobQueue {
 
     /// No job is pushed any more.
     pub fn close(&self) {
-        lock(&self.state).closed = true;
+        let Ok(mut state) = self.state() else { return };
+        state.closed = true;
         self.changed.notify_all();
     }
 
+    /// The state, except in a forked child: it has no worker, which may have held the lock.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        check_process()?;
+        Ok(lock(&self.state))
+    }
+
+    /// As [`state`](Self::state), after all pushed jobs are done.
+    fn done(&self) -> Result<MutexGuard<'_, State>> {
+        Ok(wait_while(&self.changed, self.state()?, |state| state.pending > 0))
+    }
+
     pub fn push(&self, job: Job) -> Result<()> {
-        let mut state = lock(&self.state);
+        let mut state = self.state()?;
         if !matches!(job, Job::Record(_)) {
             state.outcome()?;
         }
@@ -96,40 +109,39 @@ impl JobQueue {
 
     /// Waits until all pushed jobs are done.
     pub fn drain(&self) {
-        drop(wait_while(&self.changed, lock(&self.state), |state| state.pending > 0));
+        drop(self.done());
     }
 
     /// As [`drain`](Self::drain), and reports a failure.
     pub fn synchronize(&self) -> Result<()> {
-        wait_while(&self.changed, lock(&self.state), |state| state.pending > 0).outcome()
+        self.done()?.outcome()
     }
 
     /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
     /// stream is not returned again.
     pub fn settle(&self) -> Result<()> {
-        let mut state = wait_while(&self.changed, lock(&self.state), |state| state.pending > 0);
+        let mut state = self.done()?;
         if state.is_settled() { Ok(()) } else { state.outcome() }
     }
 
     /// Whether all pushed jobs are done. Reports a failure.
     pub fn is_done(&self) -> Result<bool> {
-        let mut state = lock(&self.state);
+        let mut state = self.state()?;
         state.outcome().map(|()| state.pending == 0)
     }
 
     /// Whether all pushed jobs are done. Does not report a failure.
     pub fn is_idle(&self) -> bool {
-        lock(&self.state).pending == 0
+        self.state().is_ok_and(|state| state.pending == 0)
     }
 
     pub fn stats(&self) -> Option<Stats> {
-        lock(&self.state).last
+        self.state().ok()?.last
     }
 
     /// Whether there is nothing left to wait for or to report.
     pub fn is_over(&self) -> bool {
-        let state = lock(&self.state);
-        state.pending == 0 && state.is_settled()
+        self.state().is_ok_and(|state| state.pending == 0 && state.is_settled())
     }
 
     /// The worker loop: runs jobs until the stream is closed and the queue is empty (I4).
@@ -216,25 +228,26 @@ impl CpuEvent {
         self.changed.notify_all();
     }
 
-    fn wait(&self) -> Instant {
+    fn wait(&self) -> Result<Instant> {
+        check_process()?;
         let at = wait_while(&self.changed, lock(&self.at), |at| at.is_none());
-        at.unwrap_or_else(Instant::now)
+        Ok(at.unwrap_or_else(Instant::now))
     }
 }
 
 impl EventBackend for CpuEvent {
     fn is_done(&self) -> Result<bool> {
+        check_process()?;
         Ok(lock(&self.at).is_some())
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.wait();
-        Ok(())
+        self.wait().map(drop)
     }
 
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
-        let earlier = own_event::<CpuEvent>(earlier).wait();
-        self.wait().checked_duration_since(earlier).ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+        let earlier = own_event::<CpuEvent>(earlier).wait()?;
+        self.wait()?.checked_duration_since(earlier).ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
     }
 }
 

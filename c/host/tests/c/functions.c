@@ -160,7 +160,7 @@ static void device_library(void) {
 int main(void) {
     REQUIRE(strcmp(wh_last_error(), "") == 0);
     REQUIRE(strcmp(wh_version(), "0.1.0") == 0);
-    REQUIRE(strcmp(wh_status_name(WH_OTHER), "WH_OTHER") == 0);
+    REQUIRE(strcmp(wh_status_name(WH_FORKED), "WH_FORKED") == 0);
     REQUIRE(strcmp(wh_status_name(-5), "unknown status") == 0);
     heaps();
     arenas();

@@ -1,5 +1,5 @@
 //! The PTX of the primitives, of the kernels that ship and of the driver's tests, what one call of
-//! the heap costs, and which module calls CUDA's `malloc`.
+//! the heap costs, the machine code that the loader links, and which module calls CUDA's `malloc`.
 
 mod barriers;
 mod call_sites;
@@ -7,4 +7,5 @@ mod committed;
 mod malloc;
 mod opcodes;
 mod panics;
+mod reconvergence;
 mod support;

@@ -1,7 +1,7 @@
 //! Runs NVIDIA's ptxas and parses its report on kernels.
 //!
-//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH. Without it the tests have nothing to
-//! check and pass, unless `WARPHEAP_REQUIRE_PTXAS=1`.
+//! ptxas is looked up in `WARPHEAP_PTXAS` and on the PATH, nvdisasm beside it and on the PATH.
+//! Without them the tests have nothing to check and pass, unless `WARPHEAP_REQUIRE_PTXAS=1`.
 
 use super::required;
 use std::path::{Path, PathBuf};
@@ -95,13 +95,22 @@ fn number_before(line: &str, unit: &str) -> Option<u32> {
 }
 
 pub fn ptxas() -> Option<PathBuf> {
-    let named = std::env::var_os("WARPHEAP_PTXAS").map(PathBuf::from);
+    find("ptxas", std::env::var_os("WARPHEAP_PTXAS").map(PathBuf::from))
+}
+
+/// NVIDIA's disassembler.
+pub fn nvdisasm() -> Option<PathBuf> {
+    find("nvdisasm", ptxas().map(|ptxas| ptxas.with_file_name("nvdisasm")).filter(|path| path.is_file()))
+}
+
+/// `named`, or the program on the PATH.
+fn find(program: &str, named: Option<PathBuf>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = named
-        .or_else(|| std::env::split_paths(&path).map(|folder| folder.join("ptxas")).find(|p| p.is_file()));
+    let on_path = || std::env::split_paths(&path).map(|folder| folder.join(program)).find(|it| it.is_file());
+    let found = named.or_else(on_path);
     assert!(
         found.is_some() || !required("WARPHEAP_REQUIRE_PTXAS"),
-        "no ptxas in WARPHEAP_PTXAS or on the PATH"
+        "no {program}: neither in WARPHEAP_PTXAS, nor on the PATH"
     );
     found
 }
@@ -119,14 +128,23 @@ pub fn assemble_apart(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Part> {
     parts(&run(ptxas, ptx, arch, &["--compile-only"]))
 }
 
-/// Runs ptxas and returns its report.
+/// The relocatable object file of `ptx` for `arch`.
+pub fn assemble_to(ptxas: &Path, ptx: &str, arch: &str) -> PathBuf {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}-{}.o", ptx.len()));
+    run(ptxas, ptx, arch, &["--compile-only", "--output-file", &object.to_string_lossy()]);
+    object
+}
+
+/// Runs ptxas and returns its report. The output is dropped, unless `how` names a file for it.
 fn run(ptxas: &Path, ptx: &str, arch: &str, how: &[&str]) -> String {
     let name = format!("{}-{arch}{}-{}.ptx", env!("CARGO_CRATE_NAME"), how[0], ptx.len());
     let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&input, ptx).expect("the target folder is writable");
-    let gpu = format!("--gpu-name={arch}");
     let mut command = Command::new(ptxas);
-    command.args(["--verbose", &gpu, "--output-file", "/dev/null"]).args(how).arg(&input);
+    command.args(["--verbose", &format!("--gpu-name={arch}")]).args(how).arg(&input);
+    if !how.contains(&"--output-file") {
+        command.args(["--output-file", "/dev/null"]);
+    }
     let output = command.output().unwrap_or_else(|error| panic!("cannot run {}: {error}", ptxas.display()));
     let report = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "ptxas rejects the kernels for {arch}:\n{report}");

@@ -1,0 +1,96 @@
+//! The assembler keeps warps together where the loader links its code (`docs/miscompiled.md`).
+//!
+//! In the machine code of a function that calls, loops, and counts in uniform registers, there must
+//! be a point where a warp that has diverged meets again (`BSSY`). Otherwise each part of the warp
+//! increments the counter of all. NVIDIA's ptxas assembles the texts that the driver links, and its
+//! nvdisasm prints the code; both are looked up as in `support/assembler.rs`.
+
+use crate::support::assembler::{assemble_to, nvdisasm, ptxas};
+use crate::support::{SHIPPED_KERNELS, built};
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::Command;
+use warpheap::driver::link_inputs;
+
+/// The kernels with sorts and recursion.
+const LANGUAGE: &str = "tests/language/src/kernels";
+
+/// Instructions that compute in uniform registers.
+const UNIFORM: [&str; 7] = ["UIADD", "UIMAD", "ULEA", "ULOP", "USHF", "USEL", "UISETP"];
+
+/// The functions in the output of nvdisasm that call, branch backward and compute in uniform
+/// registers, but never make a warp meet again.
+fn parted(code: &str) -> Vec<&str> {
+    let functions = code.split("\n.text.").skip(1);
+    let is_parted = |function: &&str| {
+        let (mut labels, mut loops) = (HashSet::new(), false);
+        let (mut calls, mut uniform, mut meets) = (false, false, false);
+        for line in function.lines().map(str::trim) {
+            if let Some(label) = line.strip_suffix(':') {
+                labels.insert(label);
+            }
+            let Some((_, instruction)) = line.strip_prefix("/*").and_then(|line| line.split_once("*/"))
+            else {
+                continue;
+            };
+            let mut words = instruction.split_whitespace().filter(|word| !word.starts_with('@'));
+            let opcode = words.next().unwrap_or_default();
+            calls |= opcode.starts_with("CALL");
+            meets |= opcode.starts_with("BSSY");
+            uniform |= UNIFORM.iter().any(|name| opcode.starts_with(name));
+            if opcode.starts_with("BRA") {
+                let target = instruction.split_once("`(").and_then(|(_, rest)| rest.split(')').next());
+                loops |= target.is_some_and(|target| labels.contains(target));
+            }
+        }
+        calls && loops && uniform && !meets
+    };
+    functions.filter(is_parted).map(|function| function.lines().next().unwrap_or_default()).collect()
+}
+
+/// The machine code of `ptx`, relocatable.
+fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str) -> String {
+    let object = assemble_to(ptxas, ptx, arch);
+    let output = Command::new(nvdisasm).arg(&object).output().expect("nvdisasm runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("nvdisasm prints text")
+}
+
+#[test]
+fn warps_meet_again_in_all_code_that_is_linked() {
+    let (Some(ptxas), Some(nvdisasm)) = (ptxas(), nvdisasm()) else { return };
+    for folder in SHIPPED_KERNELS.into_iter().chain([LANGUAGE]) {
+        let Some(ptx) = built(folder, "sm_70") else { return };
+        let inputs = link_inputs(&ptx).expect("what rustc writes can be linked");
+        assert_eq!(inputs.len() > 1, folder == LANGUAGE, "only {LANGUAGE} has recursion");
+        for arch in ["sm_80", "sm_90"] {
+            for input in &inputs {
+                let code = disassembled(&ptxas, &nvdisasm, input, arch);
+                assert!(code.contains("BSSY") || inputs.len() > 1, "{folder}: no code that diverges");
+                let parted = parted(&code);
+                assert!(parted.is_empty(), "{folder} on {arch}: {parted:#?}");
+            }
+        }
+        if folder == LANGUAGE {
+            let planted = disassembled(&ptxas, &nvdisasm, &ptx, "sm_90");
+            let found = parted(&planted);
+            assert!(found.iter().any(|name| name.contains("quicksort")), "not found: {found:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_function_without_a_meeting_point_is_found() {
+    let function = |name: &str, lines: &str| format!("\n.text.{name}:\n.L_x_1:\n{lines}");
+    let (call, add) = ("/*0010*/ CALL.REL.NOINC R4 `(f) ;\n", "/*0020*/ UIADD3 UR4, UR4, 0x1, URZ ;\n");
+    let (back, bssy) = ("/*0030*/ @!P0 BRA `(.L_x_1) ;\n", "/*0000*/ BSSY B0, `(.L_x_2) ;\n");
+    let ahead = "/*0030*/ @P0 BRA `(.L_x_2) ;\n.L_x_2:\n";
+    let code = [
+        function("bad", &[call, add, back].concat()),
+        function("meets", &[bssy, call, add, back].concat()),
+        function("no_call", &[add, back].concat()),
+        function("no_loop", &[call, add, ahead].concat()),
+        function("no_counter", &[call, back].concat()),
+    ];
+    assert_eq!(parted(&code.concat()), ["bad:"]);
+}

@@ -56,6 +56,8 @@ mod index_set;
 mod large;
 pub mod layout;
 mod moves;
+#[cfg(all(test, not(loom)))]
+mod order_tests;
 mod overview;
 mod parts;
 mod points;

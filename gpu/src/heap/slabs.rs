@@ -218,7 +218,7 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims the `len` slabs from `first` on, all or none. Returns how many of them were free.
-    fn claim_at(&self, first: u32, len: u32) -> u32 {
+    pub fn claim_at(&self, first: u32, len: u32) -> u32 {
         self.moves.during(|| {
             let (mut slab, end) = (first, first + len);
             while slab < end {

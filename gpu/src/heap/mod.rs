@@ -59,6 +59,8 @@ mod moves;
 #[cfg(all(test, not(loom)))]
 mod order_tests;
 mod overview;
+#[cfg(all(test, not(loom)))]
+mod pair_tests;
 mod parts;
 mod points;
 mod refill;

@@ -3,6 +3,7 @@
 
 use super::class::SizeClass;
 use super::cursor::Span;
+use super::search::Found;
 use super::test_heap::{OwnedHeap, heap};
 use crate::machine::Coords;
 use crate::test_lanes::{Order, on_ordered_lanes};
@@ -143,5 +144,34 @@ fn what_lanes_do_for_a_span_is_during_a_move() {
         // A span of several runs.
         let run = |_| assert!(alloc(&owned).is_some());
         on_ordered_lanes(Some(&order), mask, Coords::SOLE, run);
+    }
+}
+
+#[test]
+fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
+    for mask in MASKS {
+        let owned = one_run();
+        let runs = owned.heap.runs();
+        for w in 0..8 {
+            runs.count_claim(RUN, runs.claim(runs.first_word(RUN) + w, u32::MAX), u32::MAX);
+        }
+        let order = order(&owned);
+        let search = || {
+            let search = |owned: &OwnedHeap, group| owned.heap.search(group, true, SMALL, 0);
+            let done = on_ordered_lanes(Some(&order), mask, Coords::SOLE, |group| search(&owned, group));
+            done.results.into_iter().all(|found| found == Found::Nothing)
+        };
+        // The first ones remove hints.
+        assert!((0..4).any(|_| search()) && search());
+        let (leader, operations) = (mask.trailing_zeros() as usize, order.operations());
+        let of = |lane: usize| operations.iter().filter(move |(of, _)| *of == lane).map(|(_, seen)| seen);
+        for lane in (0..32).filter(|lane| mask >> lane & 1 == 1) {
+            // Each lane looks at both words first, and the leader at the end, too.
+            let mut reads = of(lane).skip(2);
+            assert!(reads.all(|seen| seen[leader] >= 2), "lane {lane} reads before the first look");
+            let last = of(leader).rev().nth(1).unwrap();
+            let all = of(lane).count() as u32 - 2 * u32::from(lane == leader);
+            assert_eq!(last[lane], all, "lane {lane} reads after the last look");
+        }
     }
 }

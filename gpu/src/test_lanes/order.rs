@@ -15,7 +15,7 @@ use std::vec;
 use std::vec::Vec;
 
 const LANES: usize = WARP_SIZE as usize;
-type Clock = [u32; LANES];
+pub type Clock = [u32; LANES];
 
 /// A step of a lane.
 type Step = (usize, u32);
@@ -41,6 +41,8 @@ struct State {
     open: u32,
     /// The step that began the moves that are open.
     begun: Option<Step>,
+    /// The atomic operations: the lane of each one, and what it had seen.
+    operations: Vec<(usize, Clock)>,
 }
 
 /// Blocks and moves, of which a warp's steps are checked:
@@ -121,6 +123,7 @@ impl<'a> Order<'a> {
             open: open(),
             begun: None,
             free: words,
+            operations: Vec::new(),
         };
         Order { free: Box::new(free), open: Box::new(open), state: Mutex::new(state), is_apart: false }
     }
@@ -159,8 +162,10 @@ impl<'a> Order<'a> {
     pub(super) fn step(&self) {
         if !IS_LOOKING.get() {
             self.look();
-            let lane = LANE.get() as usize;
-            self.lock().seen[lane][lane] += 1;
+            let (mut state, lane) = (self.lock(), LANE.get() as usize);
+            let seen = state.seen[lane];
+            state.operations.push((lane, seen));
+            state.seen[lane][lane] += 1;
         }
     }
 
@@ -220,6 +225,13 @@ impl<'a> Order<'a> {
             changed: [0; LANES],
             open: state.open,
             begun: None,
+            operations: Vec::new(),
         };
+    }
+
+    /// The atomic operations of the last warp: the lane of each one, and the number of steps of
+    /// each lane before it.
+    pub fn operations(&self) -> Vec<(usize, Clock)> {
+        self.lock().operations.clone()
     }
 }

@@ -133,12 +133,13 @@ fn share(owned: &OwnedHeap, order: &Order<'_>, mask: LaneMask) {
 }
 
 #[test]
-fn what_lanes_do_for_a_span_is_during_a_move() {
+fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() {
     for mask in MASKS {
         let owned = heap(256, 1);
-        let runs = owned.heap.runs();
+        let (runs, set) = (owned.heap.runs(), owned.heap.free_slabs().set);
         let first = |slab| runs.bits(runs.first_word(slab)).load_relaxed();
-        let free = || (0..256).map(first).collect();
+        // The blocks of all slabs, and the slabs.
+        let free = || (0..256).map(first).chain((0..8).map(|w| set.word(w).load_relaxed())).collect();
         let order = Order::new(free, || owned.heap.overview().common().open());
         let alloc = |owned: &OwnedHeap| owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap());
         // A span of several runs.

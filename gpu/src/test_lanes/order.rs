@@ -41,6 +41,8 @@ struct State {
     open: u32,
     /// The step that began the moves that are open.
     begun: Option<Step>,
+    /// The claims since then.
+    claims: Vec<Step>,
     /// The atomic operations: the lane of each one, and what it had seen.
     operations: Vec<(usize, Clock)>,
 }
@@ -49,7 +51,8 @@ struct State {
 ///
 /// - Each use of a block by a lane is after the claim and before the release, whichever lanes make
 ///   these.
-/// - What lanes change during a move of one of them is after its beginning and before its end.
+/// - What lanes change during a move of one of them is after its beginning and before its end. What
+///   a lane makes free is after what was claimed during the move.
 pub struct Order<'a> {
     /// The words that have the bits of free blocks.
     free: Box<dyn Fn() -> Vec<u32> + 'a>,
@@ -86,6 +89,13 @@ impl State {
         self.changed[lane] = now.1;
         let is_after = self.begun.is_none_or(|begun| self.has_seen(lane, begun));
         assert!(is_after, "lane {lane} changes bits before the move begins");
+        if new & !old != 0 && self.begun.is_some() {
+            let claim = self.claims.iter().find(|claim| !self.has_seen(lane, **claim));
+            assert_eq!(claim, None, "lane {lane} makes memory free before the claim of this lane");
+        }
+        if old & !new != 0 {
+            self.claims.push(now);
+        }
         for bit in (0..32).filter(|bit| (old ^ new) >> bit & 1 == 1) {
             let number = 32 * w + bit;
             let block = &mut self.blocks[number];
@@ -102,6 +112,7 @@ impl State {
     fn open(&mut self, lane: usize, open: u32) {
         if open != 0 && self.open == 0 {
             (self.begun, self.changed) = (Some(self.now(lane)), [0; LANES]);
+            self.claims.clear();
         } else if open == 0 && self.open != 0 {
             let other = (0..LANES).find(|other| self.seen[lane][*other] < self.changed[*other]);
             assert_eq!(other, None, "lane {lane} ends the move before what this lane does");
@@ -122,6 +133,7 @@ impl<'a> Order<'a> {
             changed: [0; LANES],
             open: open(),
             begun: None,
+            claims: Vec::new(),
             free: words,
             operations: Vec::new(),
         };
@@ -225,6 +237,7 @@ impl<'a> Order<'a> {
             changed: [0; LANES],
             open: state.open,
             begun: None,
+            claims: Vec::new(),
             operations: Vec::new(),
         };
     }

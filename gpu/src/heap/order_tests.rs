@@ -52,6 +52,7 @@ fn alloc(owned: &OwnedHeap, order: &Order<'_>) -> (NonNull<u8>, u32) {
 }
 
 fn free(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNull<u8>, u32)) {
+    order.uses(block);
     // SAFETY: the block is not used any more.
     unsafe { owned.heap.free(address) };
     order.has_freed(block);

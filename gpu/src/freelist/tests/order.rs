@@ -23,6 +23,7 @@ fn check(pool: &FreeList, mask: u32) {
         block
     };
     let free = |block: BlockIndex| {
+        order.uses(block.0);
         // SAFETY: the block is not used any more.
         unsafe { lanes.get().free_index(block) };
         order.has_freed(block.0);

@@ -8,6 +8,7 @@ use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::search::Found;
 use super::test_heap::{OwnedHeap, heap};
+use crate::fault::FaultKind;
 use crate::lanes::Group;
 use crate::test_lanes::interrupted_at;
 use core::alloc::Layout;
@@ -205,5 +206,29 @@ fn any_two_operations_leave_a_sound_heap() {
             };
             assert!((0..MOST).any(|at| !is_there(at)), "{outer} does not end");
         }
+    }
+}
+
+#[test]
+fn of_two_frees_of_one_allocation_one_is_recorded() {
+    let allocs: [fn(&State); 2] = [|state| state.alloc(CLASS), State::alloc_large];
+    for (made, alloc) in [State::new, State::part].into_iter().zip([1, 0].map(|i| allocs[i])) {
+        let is_there = |at| {
+            let state = made();
+            alloc(&state);
+            let (_, block) = state.live.borrow_mut().pop().unwrap();
+            // SAFETY: no thread uses it.
+            let free = || unsafe { state.owned.heap.free(block) };
+            let ((), was_there) = interrupted_at(at, free, free);
+            if !was_there {
+                free();
+            }
+            let faults: Vec<_> = state.owned.faults.faults().map(|fault| fault.kind).collect();
+            assert_eq!(faults, [FaultKind::DoubleFree], "before operation {at}");
+            state.free_all();
+            state.owned.check(&BTreeMap::new());
+            was_there
+        };
+        assert!((0..MOST).any(|at| !is_there(at)));
     }
 }

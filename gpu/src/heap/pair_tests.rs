@@ -139,6 +139,7 @@ impl State {
 }
 
 type Operation = (&'static str, fn(&State));
+type Made = (&'static str, fn() -> State);
 
 const OPERATIONS: [Operation; 12] = [
     ("free", |state| _ = state.free(false)),
@@ -189,7 +190,7 @@ fn both(made: fn() -> State, interrupt: fn(&State), at: u32, operate: fn(&State)
 
 #[test]
 fn any_two_operations_leave_a_sound_heap() {
-    let states: [(&str, fn() -> State); 5] = [
+    let states: [Made; 5] = [
         ("unused", State::new),
         ("full", State::full),
         ("unlisted", State::unlisted),

@@ -8,8 +8,8 @@
 use crate::support::{DEVICE_LIBRARY, SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
-/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]: as many
-/// as there are, so that none is left out.
+/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]: as
+/// many as there are, so that none is left out.
 const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(8, 6), (50, 67), (10, 9)];
 
 /// The assembly that makes a mask opaque, except the instruction that writes it.

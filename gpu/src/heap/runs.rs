@@ -219,8 +219,7 @@ impl Runs<'_> {
         let Some(class) = entry.class() else { return };
         debug_assert!(entry.place() == 0, "the bits of a later slab are zero (I1)");
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-        let run = Run { first: slab, class, blocks };
-        let w = w - self.first_word(slab);
+        let (run, w) = (Run { first: slab, class, blocks }, w - self.first_word(slab));
         self.count_claim(run.first, old, full_word(blocks, w));
         let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);

@@ -1,10 +1,16 @@
 //! Lanes for unit tests: those of a warp, which all do the same, and a lane that is interrupted.
 
+mod interrupted;
+mod order;
+
+pub use interrupted::{Ran, interrupted, interrupted_at};
+pub use order::Order;
+
 use crate::lanes::Group;
 use crate::machine::{Collective, Coords, Deposits, Machine, SharedPieces, install};
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
-use core::cell::{Cell, RefCell, UnsafeCell};
+use core::cell::{Cell, UnsafeCell};
 use core::panic::Location;
 use core::ptr::NonNull;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,7 +38,8 @@ struct Meetings {
 }
 
 /// A warp whose lanes are OS threads, of which one runs at a time.
-struct TestWarp {
+struct TestWarp<'a> {
+    order: Option<&'a Order<'a>>,
     lanes: LaneMask,
     at: Coords,
     meetings: Mutex<Meetings>,
@@ -41,14 +48,18 @@ struct TestWarp {
 
 // SAFETY: what the lanes share is behind the mutex. Pieces of shared memory stay where they are,
 // and one lane runs at a time.
-unsafe impl Sync for TestWarp {}
+unsafe impl Sync for TestWarp<'_> {}
 
 std::thread_local! {
     static LANE: Cell<u32> = const { Cell::new(0) };
     static INPUTS: UnsafeCell<Deposits> = const { UnsafeCell::new(NOTHING) };
 }
 
-impl TestWarp {
+impl TestWarp<'_> {
+    fn look(&self) {
+        self.order.into_iter().for_each(Order::look);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Meetings> {
         self.meetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,23 +83,25 @@ impl TestWarp {
 
 // SAFETY: `exchange` waits for the lanes of the mask, and its result is the calling thread's own.
 // All lanes do the same, so they are at the same location.
-unsafe impl Machine for TestWarp {
+unsafe impl Machine for TestWarp<'_> {
     fn coords(&self) -> Coords {
         let [first, y, z] = self.at.thread_idx;
         Coords { thread_idx: [first + LANE.get(), y, z], lane: LANE.get(), ..self.at }
     }
 
     fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        self.lanes
+        let is_apart = self.order.is_some_and(|order| order.is_apart);
+        if is_apart { LaneMask::only(LANE.get()) } else { self.lanes }
     }
 
     fn exchange(
         &self,
         mask: LaneMask,
-        _: Collective,
+        what: Collective,
         value: u64,
         _: &'static Location<'static>,
     ) -> Option<NonNull<Deposits>> {
+        self.look();
         let lane = LANE.get() as usize;
         let mut meetings = self.lock();
         let turn = meetings.over[lane].0;
@@ -100,6 +113,7 @@ unsafe impl Machine for TestWarp {
         meetings.come[i][1].0 |= 1 << lane;
         if meetings.come[i][1] == mask {
             meetings.come.swap_remove(i);
+            self.order.into_iter().for_each(|order| order.meet(mask, what == Collective::Sync));
             let mut all = Deposits { words: meetings.words, ..NOTHING };
             let members = || (0..LANES).filter(|lane| mask.contains(*lane as u32));
             for lane in members() {
@@ -125,7 +139,12 @@ unsafe impl Machine for TestWarp {
         self.lock().pieces.piece(owner, words)
     }
 
+    fn order(&self) {
+        self.order.into_iter().for_each(Order::order);
+    }
+
     fn step(&self) {
+        self.order.into_iter().for_each(Order::step);
         self.lock().atomics += 1;
     }
 
@@ -160,6 +179,17 @@ pub struct Done<R> {
 
 /// Runs `run` on the lanes `mask` of a warp. Lane 0 of it is at `at`.
 pub fn on_lanes<R: Send>(mask: u32, at: Coords, run: impl Fn(Group) -> R + Sync) -> Done<R> {
+    on_ordered_lanes(None, mask, at, run)
+}
+
+/// The same, with a check of what the lanes do.
+pub fn on_ordered_lanes<R: Send>(
+    order: Option<&Order<'_>>,
+    mask: u32,
+    at: Coords,
+    run: impl Fn(Group) -> R + Sync,
+) -> Done<R> {
+    order.into_iter().for_each(Order::begin);
     let meetings = Mutex::new(Meetings {
         is_running: false,
         has_failed: false,
@@ -169,12 +199,15 @@ pub fn on_lanes<R: Send>(mask: u32, at: Coords, run: impl Fn(Group) -> R + Sync)
         pieces: SharedPieces::default(),
         atomics: 0,
     });
-    let warp = &TestWarp { lanes: LaneMask(mask), at, meetings, changed: Condvar::new() };
+    let warp = &TestWarp { order, lanes: LaneMask(mask), at, meetings, changed: Condvar::new() };
     let lane = &|lane: u32| {
         /// Lets the other lanes run.
-        struct End<'a>(&'a TestWarp);
+        struct End<'a>(&'a TestWarp<'a>);
         impl Drop for End<'_> {
             fn drop(&mut self) {
+                if !std::thread::panicking() {
+                    self.0.look();
+                }
                 let mut meetings = self.0.lock();
                 meetings.has_failed |= std::thread::panicking();
                 meetings.is_running = false;
@@ -196,82 +229,4 @@ pub fn on_lanes<R: Send>(mask: u32, at: Coords, run: impl Fn(Group) -> R + Sync)
     });
     let meetings = warp.lock();
     Done { results, atomics: meetings.atomics, collectives: meetings.over[warp.lanes.leader() as usize].0 }
-}
-
-/// The only lane of its warp.
-struct Interrupted<F> {
-    other: RefCell<F>,
-    steps: Cell<u32>,
-    pauses: RefCell<Vec<u32>>,
-}
-
-// SAFETY: the lane is alone in its grid: it waits for no other, and is the only one at a location.
-unsafe impl<F: FnMut(u32)> Machine for Interrupted<F> {
-    fn coords(&self) -> Coords {
-        Coords::SOLE
-    }
-
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-
-    fn exchange(
-        &self,
-        _: LaneMask,
-        _: Collective,
-        _: u64,
-        _: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        None
-    }
-
-    fn sync_block(&self, _: &'static Location<'static>) {}
-
-    fn step(&self) {
-        // Not before its own operations.
-        if let Ok(mut other) = self.other.try_borrow_mut() {
-            let step = self.steps.get();
-            self.steps.set(step + 1);
-            other(step);
-        }
-    }
-
-    fn pause(&self, nanos: u32) {
-        self.pauses.borrow_mut().push(nanos);
-    }
-}
-
-/// What an interrupted lane did.
-pub struct Ran<R> {
-    pub result: R,
-    /// Atomic operations.
-    pub steps: u32,
-    /// The length of each pause in nanoseconds.
-    pub pauses: Vec<u32>,
-}
-
-/// Runs `run` on a lone lane. Before each of its atomic operations, `other` does what another
-/// thread does there. It gets the number of operations before.
-pub fn interrupted<R>(other: impl FnMut(u32), run: impl FnOnce() -> R) -> Ran<R> {
-    let machine = Interrupted { other: RefCell::new(other), steps: Cell::new(0), pauses: RefCell::default() };
-    // SAFETY: the machine outlives the guard, which is dropped first.
-    let installed = unsafe { install(&machine) };
-    let result = run();
-    drop(installed);
-    Ran { result, steps: machine.steps.get(), pauses: machine.pauses.take() }
-}
-
-/// Runs `run` on a lone lane, with `other` as another thread before operation number `at`. Returns
-/// the result and whether there was such an operation.
-pub fn interrupted_at<R>(at: u32, other: impl FnOnce(), run: impl FnOnce() -> R) -> (R, bool) {
-    let mut other = Some(other);
-    let ran = interrupted(
-        |step| {
-            if step == at {
-                other.take().into_iter().for_each(|other| other());
-            }
-        },
-        run,
-    );
-    (ran.result, ran.steps > at)
 }

@@ -8,9 +8,9 @@
 use crate::support::{DEVICE_LIBRARY, SHIPPED_KERNELS, built};
 use std::collections::BTreeMap;
 
-/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]. Those
-/// of the host library have exactly so many, as they only allocate and free in a heap.
-const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(4, 4), (30, 15), (4, 4)];
+/// The least number of barriers of both kinds in the kernels of each of [`SHIPPED_KERNELS`]: as
+/// many as there are, so that none is left out.
+const LEAST: [(usize, usize); SHIPPED_KERNELS.len()] = [(8, 6), (50, 67), (10, 9)];
 
 /// The assembly that makes a mask opaque, except the instruction that writes it.
 const OPAQUE: [&str; 3] = [".reg .b32 w", "mov.u32 w, %warpid", "shr.u32 w, w, 31"];
@@ -171,7 +171,7 @@ fn barriers(text: &str) -> Barriers {
 
 #[test]
 fn every_barrier_waits_for_lanes_that_return_at_different_times() {
-    let kernels = SHIPPED_KERNELS.into_iter().zip(LEAST).chain([(DEVICE_LIBRARY, (20, 30))]);
+    let kernels = SHIPPED_KERNELS.into_iter().zip(LEAST).chain([(DEVICE_LIBRARY, (23, 37))]);
     for ((folder, least), arch) in kernels.flat_map(|kernels| [(kernels, "sm_70"), (kernels, "sm_80")]) {
         let Some(text) = built(folder, arch) else { return };
         let Barriers { own_mask, follows, unsound } = barriers(&text);

@@ -56,7 +56,11 @@ mod index_set;
 mod large;
 pub mod layout;
 mod moves;
+#[cfg(all(test, not(loom)))]
+mod order_tests;
 mod overview;
+#[cfg(all(test, not(loom)))]
+mod pair_tests;
 mod parts;
 mod points;
 mod refill;

@@ -140,7 +140,8 @@ impl Runs<'_> {
 
     /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
     /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
-    /// called during moves of the class and of the free slabs.
+    /// called during a move that all searches look at: one of
+    /// [`common`](super::overview::Overview::common).
     pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);

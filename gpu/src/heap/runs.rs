@@ -11,7 +11,8 @@
 //! The bitmap alone decides which blocks are free. Everything else are hints.
 //!
 //! - I1. A block is free while its bit is set. The thread that clears the bit owns the block; it
-//!   sets the bit to free the block. The bits of a slab without a class are zero.
+//!   sets the bit to free the block. A run has its bits in the words of its first slab. The bits of
+//!   its later slabs and of slabs without a class are zero.
 //! - I2. While a thread owns a block, the run keeps its entries: they are written only by a thread
 //!   that owns all blocks of the run, or all of its slabs. So a thread that claims a bit and then
 //!   finds its class in the run's entry owns a block of that class. If it finds another class, it
@@ -216,9 +217,9 @@ impl Runs<'_> {
         // Relaxed: the claim acquired the entry (I2, I3).
         let entry = Entry(self.entry(slab).load_relaxed());
         let Some(class) = entry.class() else { return };
+        debug_assert!(entry.place() == 0, "the bits of a later slab are zero (I1)");
         let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-        let run = Run { first: slab - entry.place(), class, blocks };
-        let w = w - self.first_word(run.first);
+        let (run, w) = (Run { first: slab, class, blocks }, w - self.first_word(slab));
         self.count_claim(run.first, old, full_word(blocks, w));
         let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);

@@ -103,6 +103,9 @@ impl FreeSlabs<'_> {
                 if !found.is_empty() {
                     let packed = u64::from(claimed.first) << 32 | u64::from(claimed.len);
                     let packed = group.read_64(packed, found.leader());
+                    // What the claiming lane acquired is before what the other lanes do with the
+                    // slabs (I2).
+                    group.order();
                     claimed = Slabs { first: (packed >> 32) as u32, len: packed as u32 };
                 }
                 if claimed.len > 0 {
@@ -218,7 +221,7 @@ impl FreeSlabs<'_> {
     }
 
     /// Claims the `len` slabs from `first` on, all or none. Returns how many of them were free.
-    fn claim_at(&self, first: u32, len: u32) -> u32 {
+    pub fn claim_at(&self, first: u32, len: u32) -> u32 {
         self.moves.during(|| {
             let (mut slab, end) = (first, first + len);
             while slab < end {

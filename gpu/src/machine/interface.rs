@@ -113,6 +113,11 @@ pub unsafe trait Machine {
         own_piece(owner, words)
     }
 
+    /// Orders the running lane after what the lanes of its last collective did before that. Only
+    /// unit tests of this crate check it.
+    #[cfg(test)]
+    fn order(&self) {}
+
     /// Called before every atomic operation: another lane may run here.
     fn step(&self) {}
 

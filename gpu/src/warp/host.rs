@@ -71,7 +71,10 @@ fn sum_over(mask: LaneMask, all: &Deposits) -> u32 {
 }
 
 #[inline(always)]
-pub unsafe fn order_warp(_: LaneMask) {}
+pub unsafe fn order_warp(_: LaneMask) {
+    #[cfg(test)]
+    machine::with(|m| m.order());
+}
 
 macro_rules! collectives {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = |$mask:ident| $body:expr;)+) => {$(

@@ -66,6 +66,7 @@ holds! {
     a_search_knows_a_run_whose_bit_above_another_clears: LOWERED_BESIDE_A_SEARCH;
     a_search_keeps_the_hints_of_a_new_run: LISTED_RUN;
     a_search_knows_a_retired_run: RETIRED_BESIDE_A_SEARCH;
+    a_search_knows_a_retired_run_of_its_class: RETIRED_BESIDE_A_SEARCH_OF_ITS_CLASS;
     a_search_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_SEARCH;
     a_search_for_slabs_knows_a_run_that_another_thread_sweeps: SWEPT_BESIDE_A_LARGE_SEARCH;
     a_search_knows_a_run_that_another_thread_makes_idle: IDLE_BESIDE_A_SEARCH;

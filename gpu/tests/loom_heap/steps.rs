@@ -85,6 +85,10 @@ fn retire_beside_a_search(search: fn(&Shared) -> Search) {
 /// A search for a block of another class.
 pub const RETIRED_BESIDE_A_SEARCH: Model = model(5, || retire_beside_a_search(|heap| heap.search(QUARTER)));
 
+/// A search for a block of the run's class.
+pub const RETIRED_BESIDE_A_SEARCH_OF_ITS_CLASS: Model =
+    model(5, || retire_beside_a_search(|heap| heap.search(HALF)));
+
 /// A search for a slab.
 pub const RETIRED_BESIDE_A_LARGE_SEARCH: Model = model(4, || retire_beside_a_search(Shared::search_large));
 

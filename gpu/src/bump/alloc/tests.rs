@@ -1,5 +1,6 @@
 //! Where memory comes from, and what an allocation does while another thread changes a counter.
 
+use super::super::state::encode;
 use super::super::test_arena::{Arena, check_disjoint};
 use super::*;
 use crate::kernel::DeviceHandle;
@@ -239,4 +240,21 @@ fn a_root_below_zero_has_nothing_until_it_is_settled() {
     let arena = Arena::new(100, 4, 0);
     arena.root.remaining.sub_relaxed(101);
     assert_eq!((arena.root.remaining(), arena.bump.take_from_root(1, 1, 1)), (None, Piece::UNSETTLED));
+}
+
+#[test]
+fn a_shard_gets_no_lease_but_is_not_retired_while_the_root_is_below_zero() {
+    let arena = Arena::new(1000, 4, 1);
+    let (left, used) = (arena.root.remaining().unwrap(), arena.shards[0].remaining().unwrap());
+    assert!(arena.alloc(16 * used as usize, 1).is_some());
+    // Another thread is between the subtraction and the store of the rest.
+    arena.root.remaining.sub_relaxed(left + 1);
+    arena.bump.store_next_lease(0, 1);
+    arena.root.remaining.swap_relaxed(encode(left));
+    // The next allocation gets a lease, and what is left of it later ones.
+    assert_eq!(granule(&arena, 16, 1), Some(used));
+    assert_eq!(arena.shards[0].remaining(), Some(left - 1));
+    // It stays retired when the root has nothing (I4).
+    (0..2).for_each(|_| arena.bump.store_next_lease(0, 1));
+    assert!(Lease(arena.shards[0].lease.load_relaxed()).is_retired());
 }

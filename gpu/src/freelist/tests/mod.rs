@@ -1,6 +1,7 @@
 //! What the leader of a warp takes for all lanes, without a warp.
 
 mod lanes;
+mod order;
 mod races;
 
 use super::claim::{SCATTERED, Taken};

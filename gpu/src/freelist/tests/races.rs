@@ -77,3 +77,22 @@ fn a_region_without_the_block_that_it_promised_is_searched_for_a_while() {
         assert_eq!(passes as u32, PASSES);
     });
 }
+
+#[test]
+fn a_bit_that_another_thread_takes_meanwhile_is_not_claimed() {
+    for at in 0.. {
+        let mut was_there = false;
+        with_pool(|pool| {
+            // Both reserve a block, and the first free bit is the same.
+            assert_eq!(pool.reserve(0, 2).count, 2);
+            let mut other = None;
+            let (own, reached) = interrupted_at(at, || other = pool.claim_one(0, 0), || pool.claim_one(0, 0));
+            let other = if reached { other } else { pool.claim_one(0, 0) };
+            assert!(own.is_some() && other.is_some() && own != other, "before operation {at}");
+            was_there = reached;
+        });
+        if !was_there {
+            break;
+        }
+    }
+}

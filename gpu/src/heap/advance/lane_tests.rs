@@ -196,6 +196,38 @@ fn a_dry_cursor_makes_no_move_while_there_are_no_runs() {
 }
 
 #[test]
+fn a_cursor_is_dry_until_there_is_memory() {
+    let group = Group::alone();
+    // Free slabs, a free span of the ring, or idle runs of another class.
+    let found: [fn(&OwnedHeap); 3] = [
+        |owned| owned.heap.free_slabs().set.insert(9),
+        |owned| {
+            let (ring, info) = (owned.heap.ring(LARGE, 0), owned.heap.class(LARGE));
+            let mut survey = ring.survey(Group::alone(), info, 0, |_| None);
+            owned.heap.free_slabs().set.insert(9);
+            owned.add_run(LARGE, 9);
+            ring.add(Group::alone(), &mut survey, info, 9, 1);
+            owned.heap.cursor(LARGE, 0).restart(Span::UNUSED.in_slot(7).dry());
+        },
+        |owned| {
+            owned.heap.free_slabs().set.insert(9);
+            owned.add_run(SizeClass::of(64), 9);
+        },
+    ];
+    for make in found {
+        let owned = heap(64, 1);
+        take_slabs(&owned, 0..64);
+        let (cursor, demand) = (owned.heap.cursor(LARGE, 0), demand(LARGE, 1));
+        let replace = || owned.heap.replace_span(group, Demand { seen: cursor.span(), ..demand });
+        assert!((0..3).all(|_| !replace() && cursor.span().is_dry()));
+        make(&owned);
+        assert!(replace());
+        let now = cursor.span();
+        assert_eq!((now.first(owned.heap.class(LARGE)), now.left(), now.is_dry()), (9, 4, false));
+    }
+}
+
+#[test]
 fn only_the_lanes_of_a_class_without_memory_find_their_cursor_dry() {
     let owned = heap(256, 1);
     // No two slabs in a row.

@@ -49,7 +49,8 @@ fn runs_fit_their_bits_and_waste_little() {
         for class in (0..layout.classes).map(SizeClass) {
             let info = layout.class(class);
             assert_eq!(class.blocks_in_run(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
-            assert!(info.blocks >= 1 && info.words() <= info.slabs * layout.words_per_slab(), "{info:?}");
+            // I1 of `runs`: all of them in the words of the first slab.
+            assert!(info.blocks >= 1 && info.words() <= layout.words_per_slab(), "{info:?}");
             let run = u64::from(info.slabs) << layout.slab_log2;
             let used = u64::from(info.blocks) * u64::from(info.bytes);
             assert!(used <= run && (run - used) * 8 <= run, "{info:?}");

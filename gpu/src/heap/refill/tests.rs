@@ -5,6 +5,8 @@ use super::*;
 use crate::machine::Coords;
 use crate::test_lanes::{Ran, interrupted};
 use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::vec::Vec;
 
 /// Four blocks in one slab.
 const LARGE: SizeClass = SizeClass::of(4096);
@@ -181,4 +183,29 @@ fn a_lane_that_has_a_block_does_not_search_for_another() {
     });
     assert_eq!((done.results[0].0, done.results[1]), (20, (10, 0)));
     assert_eq!(owned.free_blocks(LARGE, 20).len(), 1);
+}
+
+/// Allocates all blocks of a heap of 64 slabs by a lone lane. Returns them, and the number of atomic
+/// operations.
+fn alloc_all(owned: &OwnedHeap) -> (Vec<NonNull<u8>>, u32) {
+    let layout = Layout::from_size_align(4096, 1).unwrap();
+    let ran = interrupted(|_| (), || (0..256).filter_map(|_| owned.heap.alloc(layout)).collect());
+    (ran.result, ran.steps)
+}
+
+#[test]
+fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
+    let steps = |fails: u32| {
+        let owned = heap(64, 1);
+        let (blocks, _) = alloc_all(&owned);
+        assert_eq!(blocks.len(), 256);
+        assert!((0..fails).all(|_| alloc(&owned).result.is_none()));
+        // SAFETY: no thread uses them.
+        blocks.into_iter().for_each(|block| unsafe { owned.heap.free(block) });
+        let (blocks, steps) = alloc_all(&owned);
+        assert_eq!(blocks.len(), 256);
+        steps
+    };
+    let (never, often) = (steps(0), steps(4));
+    assert!(often <= never + 100, "{often} operations, {never} without failures");
 }

@@ -54,7 +54,7 @@ fn a_release_has_more_to_do_only_if_a_hint_is_missing_or_a_block_was_free() {
 }
 
 #[test]
-fn a_block_in_a_later_slab_of_a_run_is_put_back() {
+fn a_block_of_a_run_of_several_slabs_is_put_back() {
     let owned = heap(4096, 1);
     let class = SizeClass::of(512);
     let info = *owned.heap.class(class);

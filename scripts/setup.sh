@@ -57,7 +57,8 @@ install() {
         say "installing $* would remove the packages above; nothing was changed"
         return 1
     fi
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    # dpkg needs programs of the system's folders, which a user's PATH may lack.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive PATH="$PATH:/usr/sbin:/sbin" \
         apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 

@@ -57,8 +57,7 @@ install() {
         say "installing $* would remove the packages above; nothing was changed"
         return 1
     fi
-    # dpkg needs programs of the system's folders, which a user's PATH may lack.
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive PATH="$PATH:/usr/sbin:/sbin" \
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 

@@ -37,6 +37,9 @@ fn kernels(kernels: &Kernels, console: &Console) {
         false => "this program contains none for GPUs".into(),
     };
     line(console, kernels.present, "kernels", text);
+    if kernels.present {
+        advice(console, "recursive functions are linked through trampolines (docs/miscompiled.md)");
+    }
     kernels.advice.iter().for_each(|text| advice(console, text));
 }
 

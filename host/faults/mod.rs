@@ -5,6 +5,7 @@
 //! These are unit tests of the library, because a device with failing calls implements the traits
 //! behind `Device`, which are private.
 
+mod ended_streams;
 mod growable;
 mod handles;
 mod heap;

@@ -24,6 +24,7 @@ mod subjects;
 
 use self::careless::{Careless, Loss};
 use self::program::Program;
+pub(super) use self::program::launch_write;
 use self::subjects::{SUBJECTS, Shared, Subject};
 use crate::driver::Device;
 use crate::error::Result;

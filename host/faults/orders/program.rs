@@ -101,7 +101,7 @@ impl Program<'_> {
     /// One call of the program.
     pub fn step(&mut self) {
         let blocks = self.subject.blocks;
-        match self.below(200) {
+        match self.below(210) {
             0..80 if self.owners.len() < blocks => self.allocate(),
             0..140 => self.free(),
             140..170 => self.read(),
@@ -109,8 +109,12 @@ impl Program<'_> {
             185..194 => self.replace_stream(),
             194 => self.any_stream().synchronize().unwrap(),
             195 => drop(self.late.run_some(usize::MAX)),
-            196..198 => self.tidy(),
-            198 => (0..blocks).for_each(|_| self.allocate()),
+            196..199 => self.tidy(),
+            199..203 => (0..blocks).for_each(|_| self.allocate()),
+            203..207 => {
+                self.free_all();
+                (0..2).for_each(|_| self.tidy());
+            }
             _ => self.rebuild(),
         }
     }
@@ -144,10 +148,7 @@ impl Program<'_> {
         self.lost.extend(self.ledger.allocated(&self.faults, range, &stream).err());
         self.marks += 1;
         let mark = self.marks;
-        // SAFETY: P1, P3: the block is live, and the pool has ordered the stream after all other
-        // work on it, which is what the test checks: one thread runs all kernels. P2: the native
-        // module. P4 to P6: the kernel uses no pool, destructor or thread-local variable.
-        unsafe { stream.launch(&self.module, write, &ONE, (words(ptr, layout), mark)) }.unwrap();
+        launch_write(&self.module, &stream, (ptr, layout), mark);
         let uses = vec![self.faults.work(&stream)];
         let order = match self.below(4) {
             0 => Order::Handle { stream, recorded: Vec::new() },
@@ -160,7 +161,7 @@ impl Program<'_> {
     fn check(&self, owner: &mut Owner, stream: &Stream) {
         let Owner { ptr, layout, mark, uses, .. } = owner;
         let arguments = (words(*ptr, *layout), *mark, self.changed.slice());
-        // SAFETY: as in `allocate`.
+        // SAFETY: as in `launch_write`.
         unsafe { stream.launch(&self.module, check, &ONE, arguments) }.unwrap();
         uses.push(self.faults.work(stream));
     }
@@ -241,8 +242,9 @@ impl Program<'_> {
 
     /// Drops a stream, which may have work left, and creates another one.
     fn replace_stream(&mut self) {
-        let number = self.below(self.streams.len());
-        self.streams[number] = self.device.stream().unwrap();
+        let (number, stream) = (self.below(self.streams.len()), self.device.stream().unwrap());
+        let old = std::mem::replace(&mut self.streams[number], stream);
+        self.call(|| Ok(drop(old))).unwrap();
     }
 
     fn tidy(&mut self) {
@@ -254,25 +256,50 @@ impl Program<'_> {
         self.pools.iter().for_each(|pool| pool.check());
     }
 
-    /// Drops the pool, allocates its memory from the pool below it, and builds another one.
+    /// Drops the pool, at times with live blocks, allocates its memory from the pool below it, and
+    /// builds another one.
     fn rebuild(&mut self) {
-        self.free_all();
-        let memory = self.pools.get(1).cloned();
+        let pool = self.pools.remove(0);
+        if self.below(2) == 0 {
+            self.free_all();
+        }
+        let (lost, kept) = self.owners.drain(..).partition(|owner| Arc::ptr_eq(&owner.pool, &pool));
+        self.owners = kept;
+        // The drop waits for the work that uses these blocks.
+        let lost: Vec<Owner> = lost;
+        lost.iter().for_each(|owner| self.ledger.freed(address_of(owner.ptr), &owner.uses));
+        drop((lost, pool));
+        let memory = self.pools.first().cloned();
         if memory.is_some() {
-            drop(self.pools.remove(0));
             (0..2 * self.subject.blocks).for_each(|_| self.allocate());
             self.free_all();
-            let pool = (self.subject.make)(&self.device, memory).unwrap();
-            self.pools.insert(0, pool);
         }
+        let make = || (self.subject.make)(&self.device, memory.clone());
+        // Pending memory of several streams may be too fragmented.
+        let pool = make().or_else(|_| self.device.synchronize().and_then(|()| make()));
+        self.pools.insert(0, pool.unwrap());
     }
 
     /// Runs all work. Returns the number of words that a kernel found changed.
     pub fn end(&mut self) -> u64 {
         self.rebuild();
+        self.free_all();
         self.device.synchronize().unwrap();
         self.changed.copy_to_vec().unwrap()[0]
     }
+}
+
+/// Launches a kernel that writes `mark` to a block that was allocated for work on the stream.
+pub(in super::super) fn launch_write(
+    module: &Module,
+    stream: &Stream,
+    (ptr, layout): (DevicePtr<u8>, Layout),
+    mark: u64,
+) {
+    // SAFETY: P1, P3: the block is live, and its pool promises that the stream is ordered after all
+    // other work on it. The tests check this promise; all kernels run in one thread. P2: the native
+    // module. P4 to P6: the kernel uses no pool, destructor or thread-local variable.
+    unsafe { stream.launch(module, write, &ONE, (words(ptr, layout), mark)) }.unwrap();
 }
 
 /// The words of a block.

@@ -60,7 +60,9 @@ fn driver_pool(max: usize, device: &Device) -> Result<Shared> {
 const SMALL: &[usize] = &[300, 1000, 1024, 2000, 2048, 3000, 10_000, 30_000, 60_000];
 /// Blocks of slabs only.
 const SLABS: &[usize] = &[300, 512, 1000, 2048];
-const LARGE: &[usize] = &[5000, 60 * KIB, 100 * KIB, 700 * KIB, MIB, MIB + 512, 2 * MIB, 3 * MIB];
+const LARGE: &[usize] = &[1000, 5000, 60 * KIB, 100 * KIB, 700 * KIB, MIB, MIB + 512, 2 * MIB, 3 * MIB];
+/// Slabs are cut from extents of this size and more.
+const MEDIUM: &[usize] = &[300, 2000, 3000, 60 * KIB, 100 * KIB, 250 * KIB];
 const EQUAL: &[usize] = &[256, 512];
 
 /// A pool over memory of the device.
@@ -87,6 +89,10 @@ pub(super) const SUBJECTS: &[Subject] = &[
     single("caching pool of slabs", (SLABS, 60), |device, _| shared(small(1).build_over(driver(device)))),
     single("caching pool with room", (SMALL, 20), |device, _| {
         shared(small(40).spare_bytes(200 << 10).build_over(driver(device)))
+    }),
+    single("caching pool of medium blocks", (MEDIUM, 12), |device, _| {
+        let builder = CachingPool::builder().segment_bytes(256 << 10).slab_limit(2048);
+        shared(builder.spare_bytes(0).max_bytes(512 << 10).build_over(driver(device)))
     }),
     single("caching pool of large blocks", (LARGE, 8), |device, _| {
         shared(large(3).build_over(driver(device)))

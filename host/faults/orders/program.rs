@@ -2,44 +2,23 @@
 //! late.
 
 use super::super::ledger::Ledger;
-use super::kernels::{STRIDE, check, write};
+use super::kernels::{launch_check, launch_write};
+use super::owner::{Order, Owner};
 use super::subjects::{Shared, Subject};
-use crate::driver::fault_injection::{Call, Faults, LateStreams, Moment, is_injected, late_device};
-use crate::driver::{Device, DeviceBuffer, Event, LaunchConfig, Module, Stream};
+use crate::driver::fault_injection::{Call, Faults, LateStreams, is_injected, late_device};
+use crate::driver::{Device, DeviceBuffer, Module, Stream};
 use crate::error::{Error, Result};
-use crate::host_pools::{DeviceAllocator, PoolBuffer, PoolParts, address_of};
+use crate::host_pools::{DeviceAllocator, RungStats, address_of};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use std::sync::Arc;
-use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 
 /// Device memory in bytes.
 const MEMORY: u64 = 64 << 20;
-const ONE: LaunchConfig = LaunchConfig::linear(1, 1);
 /// Calls that may fail, for a pool that can handle that by waiting.
 const FAILING: [Call; 5] =
     [Call::Record, Call::Wait, Call::StreamQuery, Call::EventQuery, Call::EventSynchronize];
-
-/// A live block and the work that uses it.
-struct Owner {
-    pool: Shared,
-    ptr: DevicePtr<u8>,
-    layout: Layout,
-    /// The value of its words.
-    mark: u64,
-    order: Order,
-    /// The work that uses the block.
-    uses: Vec<Moment>,
-}
-
-/// How the free is ordered after the work that uses the block.
-enum Order {
-    /// The stream of the free waits for these events. No handle keeps the streams.
-    Events(Vec<Event>),
-    /// A handle makes its stream wait for the others.
-    Handle { stream: Stream, recorded: Vec<Stream> },
-}
 
 pub(super) struct Program<'a> {
     subject: &'a Subject,
@@ -50,7 +29,7 @@ pub(super) struct Program<'a> {
     streams: Vec<Stream>,
     /// The pool under test, and the one below it. Blocks are allocated from both: memory that the
     /// first returns is used by other code.
-    pub pools: Vec<Shared>,
+    pools: Vec<Shared>,
     ledger: Ledger,
     owners: Vec<Owner>,
     /// Number of words that a kernel found changed.
@@ -60,6 +39,8 @@ pub(super) struct Program<'a> {
     fails: bool,
     /// What the ledger found.
     pub lost: Vec<String>,
+    /// Counters of the pools under test that were dropped.
+    pub rungs: Vec<RungStats>,
     device: Device,
 }
 
@@ -85,6 +66,7 @@ impl Program<'_> {
             changed: device.from_slice(&[0]).unwrap(),
             marks: 0,
             lost: Vec::new(),
+            rungs: Vec::new(),
             device,
         }
     }
@@ -159,79 +141,39 @@ impl Program<'_> {
 
     /// Launches a kernel that checks the block, on a stream that is ordered after its first use.
     fn check(&self, owner: &mut Owner, stream: &Stream) {
-        let Owner { ptr, layout, mark, uses, .. } = owner;
-        let arguments = (words(*ptr, *layout), *mark, self.changed.slice());
-        // SAFETY: as in `launch_write`.
-        unsafe { stream.launch(&self.module, check, &ONE, arguments) }.unwrap();
-        uses.push(self.faults.work(stream));
+        let block = (owner.ptr, owner.layout);
+        launch_check(&self.module, stream, block, owner.mark, &self.changed);
+        owner.uses.push(self.faults.work(stream));
+    }
+
+    /// Any live block, which the caller puts back or frees.
+    fn any_owner(&mut self) -> Option<Owner> {
+        let number = (!self.owners.is_empty()).then(|| self.below(self.owners.len()))?;
+        Some(self.owners.swap_remove(number))
     }
 
     /// Another stream reads a block.
     fn read(&mut self) {
-        if self.owners.is_empty() {
-            return;
-        }
-        let (number, stream) = (self.below(self.owners.len()), self.any_stream());
-        let mut owner = self.owners.swap_remove(number);
-        match &owner.order {
-            Order::Events(events) => stream.wait(&events[0]).unwrap(),
-            Order::Handle { stream: first, .. } => stream.wait(&first.record().unwrap()).unwrap(),
-        }
+        let Some(mut owner) = self.any_owner() else { return };
+        let stream = self.any_stream();
+        owner.follow_first(&stream).unwrap();
         self.check(&mut owner, &stream);
-        match &mut owner.order {
-            Order::Events(events) => events.push(stream.record().unwrap()),
-            Order::Handle { recorded, .. } => recorded.push(stream),
-        }
+        owner.add_user(stream).unwrap();
         self.owners.push(owner);
     }
 
-    /// Frees a block on any stream, after work of this stream.
+    /// Frees a block on any stream.
     fn free(&mut self) {
-        if self.owners.is_empty() {
-            return;
+        let Some(mut owner) = self.any_owner() else { return };
+        let stream = self.any_stream();
+        let last = owner.follow(&stream).unwrap();
+        self.check(&mut owner, &last);
+        let ((start, _), uses) = (owner.range(), std::mem::take(&mut owner.uses));
+        match &owner.order {
+            Order::Events(_) => self.call(|| owner.free(&stream)).or_else(|_| owner.free(&stream)).unwrap(),
+            Order::Handle { .. } => owner.free_handle(&stream, self.below(3)),
         }
-        let (number, stream) = (self.below(self.owners.len()), self.any_stream());
-        let mut owner = self.owners.swap_remove(number);
-        let Order::Events(events) = &owner.order else { return self.free_handle(owner, &stream) };
-        events.iter().for_each(|event| stream.wait(event).unwrap());
-        self.check(&mut owner, &stream);
-        let Owner { pool, ptr, layout, .. } = &owner;
-        // SAFETY: a live block (P2); the stream is ordered after the work that uses it (P1).
-        let free = || unsafe { pool.deallocate(*ptr, *layout, &stream) };
-        self.call(free).or_else(|_| free()).unwrap();
-        self.ledger.freed(address_of(owner.ptr), &owner.uses);
-    }
-
-    fn free_handle(&mut self, mut owner: Owner, stream: &Stream) {
-        if let Order::Handle { stream: first, .. } = &owner.order {
-            let first = first.clone();
-            self.check(&mut owner, &first);
-        }
-        let Owner { pool, ptr, layout, order, uses, .. } = owner;
-        let Order::Handle { stream: first, recorded } = order else { unreachable!("the caller checked") };
-        let (start, ptr, len) = (address_of(ptr), DevicePtr(ptr.0.cast::<u8>()), layout.size());
-        let parts = PoolParts { ptr, len, layout, stream: first, recorded: Vec::new(), allocator: pool };
-        // SAFETY: a live block of the allocator, and `record_stream` names all other streams with
-        // work that uses it.
-        let mut buffer = unsafe { PoolBuffer::from_raw(parts) };
-        recorded.iter().for_each(|other| buffer.record_stream(other).unwrap());
-        match self.below(3) {
-            0 => buffer.move_to(stream).unwrap(),
-            1 => return self.deallocate_on(buffer, stream, (start, &uses)),
-            _ => {}
-        }
-        drop(buffer);
         self.ledger.freed(start, &uses);
-    }
-
-    fn deallocate_on(
-        &mut self,
-        buffer: PoolBuffer<u8, Shared>,
-        stream: &Stream,
-        (start, uses): (u64, &[Moment]),
-    ) {
-        buffer.deallocate_on(stream).unwrap();
-        self.ledger.freed(start, uses);
     }
 
     fn free_all(&mut self) {
@@ -244,7 +186,11 @@ impl Program<'_> {
     fn replace_stream(&mut self) {
         let (number, stream) = (self.below(self.streams.len()), self.device.stream().unwrap());
         let old = std::mem::replace(&mut self.streams[number], stream);
-        self.call(|| Ok(drop(old))).unwrap();
+        let dropped = self.call(|| {
+            drop(old);
+            Ok(())
+        });
+        dropped.unwrap();
     }
 
     fn tidy(&mut self) {
@@ -260,6 +206,7 @@ impl Program<'_> {
     /// builds another one.
     fn rebuild(&mut self) {
         let pool = self.pools.remove(0);
+        self.rungs.extend(pool.rungs());
         if self.below(2) == 0 {
             self.free_all();
         }
@@ -267,7 +214,7 @@ impl Program<'_> {
         self.owners = kept;
         // The drop waits for the work that uses these blocks.
         let lost: Vec<Owner> = lost;
-        lost.iter().for_each(|owner| self.ledger.freed(address_of(owner.ptr), &owner.uses));
+        lost.iter().for_each(|owner| self.ledger.freed(owner.range().0, &owner.uses));
         drop((lost, pool));
         let memory = self.pools.first().cloned();
         if memory.is_some() {
@@ -287,24 +234,4 @@ impl Program<'_> {
         self.device.synchronize().unwrap();
         self.changed.copy_to_vec().unwrap()[0]
     }
-}
-
-/// Launches a kernel that writes `mark` to a block that was allocated for work on the stream.
-pub(in super::super) fn launch_write(
-    module: &Module,
-    stream: &Stream,
-    (ptr, layout): (DevicePtr<u8>, Layout),
-    mark: u64,
-) {
-    // SAFETY: P1, P3: the block is live, and its pool promises that the stream is ordered after all
-    // other work on it. The tests check this promise; all kernels run in one thread. P2: the native
-    // module. P4 to P6: the kernel uses no pool, destructor or thread-local variable.
-    unsafe { stream.launch(module, write, &ONE, (words(ptr, layout), mark)) }.unwrap();
-}
-
-/// The words of a block.
-fn words(ptr: DevicePtr<u8>, layout: Layout) -> DeviceSlice<u64> {
-    assert!(layout.size() as u64 >= STRIDE, "a block has a word to check");
-    // SAFETY: the words lie in the block, which is aligned to 256.
-    unsafe { DeviceSlice::from_raw_parts(ptr.0.cast(), layout.size() as u64 / 8) }
 }

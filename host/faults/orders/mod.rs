@@ -54,8 +54,9 @@ fn run(subject: &Subject, seed: u64) -> Found {
 #[test]
 fn no_pool_loses_an_order() {
     let mut reached = [0; 6];
-    for subject in SUBJECTS {
-        for seed in 0..SEEDS {
+    // The same seed for all pools first: each pool is tested within the first second or two.
+    for seed in 0..SEEDS {
+        for subject in SUBJECTS {
             let found = run(subject, seed);
             assert_eq!((found.lost.first(), found.changed), (None, 0), "{}, seed {seed}", subject.name);
             for rungs in found.rungs {

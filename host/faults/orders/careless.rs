@@ -19,12 +19,18 @@ pub(super) enum Loss {
     Stream,
 }
 
-/// Freed blocks, each for the next request of its layout, and the events that it waits for.
+struct Freed {
+    ptr: DevicePtr<u8>,
+    layout: Layout,
+    event: Option<Event>,
+}
+
+/// Freed blocks, each for the next request of its layout, which waits for the event.
 pub(super) struct Careless {
     upstream: SyncDriverAllocator,
     loss: Loss,
     other: Stream,
-    freed: Mutex<Vec<(DevicePtr<u8>, Layout, Option<Event>)>>,
+    freed: Mutex<Vec<Freed>>,
 }
 
 impl Careless {
@@ -45,10 +51,10 @@ unsafe impl DeviceAllocator for Careless {
 
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
         let mut freed = lock(&self.freed);
-        let Some(found) = freed.iter().position(|(_, of, _)| *of == layout) else {
+        let Some(found) = freed.iter().position(|of| of.layout == layout) else {
             return self.upstream.allocate(layout, stream);
         };
-        let (ptr, _, event) = freed.swap_remove(found);
+        let Freed { ptr, event, .. } = freed.swap_remove(found);
         event.map_or(Ok(()), |event| stream.wait(&event))?;
         Ok(ptr)
     }
@@ -58,7 +64,7 @@ unsafe impl DeviceAllocator for Careless {
             Loss::Order => None,
             Loss::Stream => Some(self.other.record()?),
         };
-        lock(&self.freed).push((ptr, layout, event));
+        lock(&self.freed).push(Freed { ptr, layout, event });
         Ok(())
     }
 

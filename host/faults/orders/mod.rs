@@ -26,9 +26,7 @@ mod subjects;
 use self::careless::{Careless, Loss};
 pub(super) use self::kernels::launch_write;
 use self::program::Program;
-use self::subjects::{SUBJECTS, Shared, Subject};
-use crate::driver::Device;
-use crate::error::Result;
+use self::subjects::{Make, SUBJECTS, Subject};
 use crate::host_pools::RungStats;
 use std::sync::Arc;
 
@@ -72,7 +70,7 @@ fn no_pool_loses_an_order() {
 /// Both checks find what an allocator without order loses.
 #[test]
 fn a_careless_allocator_is_found() {
-    let subjects: [(Loss, fn(&Device, Option<Shared>) -> Result<Shared>); 2] = [
+    let subjects: [(Loss, Make); 2] = [
         (Loss::Order, |device, _| Ok(Arc::new(Careless::new(device, Loss::Order)?))),
         (Loss::Stream, |device, _| Ok(Arc::new(Careless::new(device, Loss::Stream)?))),
     ];

@@ -15,13 +15,15 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 pub(super) type Shared = Arc<dyn Pool>;
+/// Builds a pool over the memory, if there is some.
+pub(super) type Make = fn(&Device, Option<Shared>) -> Result<Shared>;
 
 /// A pool and the memory below it.
 pub(super) struct Subject {
     pub name: &'static str,
     /// The upstream. `None` for a pool that takes its memory from the device.
     pub memory: Option<fn(&Device) -> Result<Shared>>,
-    pub make: fn(&Device, Option<Shared>) -> Result<Shared>,
+    pub make: Make,
     pub sizes: &'static [usize],
     /// Live blocks at a time, at most. Some more may not fit.
     pub blocks: usize,
@@ -66,11 +68,7 @@ const MEDIUM: &[usize] = &[300, 2000, 3000, 60 * KIB, 100 * KIB, 250 * KIB];
 const EQUAL: &[usize] = &[256, 512];
 
 /// A pool over memory of the device.
-const fn single(
-    name: &'static str,
-    (sizes, blocks): (&'static [usize], usize),
-    make: fn(&Device, Option<Shared>) -> Result<Shared>,
-) -> Subject {
+const fn single(name: &'static str, (sizes, blocks): (&'static [usize], usize), make: Make) -> Subject {
     Subject { name, memory: None, make, sizes, blocks }
 }
 
@@ -79,7 +77,7 @@ const fn over(
     name: &'static str,
     (sizes, blocks): (&'static [usize], usize),
     memory: fn(&Device) -> Result<Shared>,
-    make: fn(&Device, Option<Shared>) -> Result<Shared>,
+    make: Make,
 ) -> Subject {
     Subject { name, memory: Some(memory), make, sizes, blocks }
 }

@@ -28,8 +28,8 @@ struct Freed {
 }
 
 impl Ledger {
-    /// Adds a block that was allocated for work on `stream`. Says what is wrong with it: it overlaps
-    /// a live block, or earlier work may still use it.
+    /// Adds a block that was allocated for work on `stream`. Fails with the reason if it overlaps a
+    /// live block, or if earlier work may still use it.
     pub fn allocated(
         &mut self,
         faults: &Faults,

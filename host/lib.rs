@@ -53,6 +53,7 @@ mod lock;
 pub mod nvtx;
 mod report;
 pub mod simt;
+mod threads;
 mod usage;
 
 pub use driver::{

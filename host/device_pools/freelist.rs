@@ -193,8 +193,9 @@ impl FreeListBuilder {
         let stride = self.block_size.checked_next_multiple_of(self.align);
         let stride = stride.and_then(|s| u32::try_from(s).ok()).filter(|s| (1..=MAX_STRIDE).contains(s));
         let Some(geometry) = stride.and_then(|stride| Geometry::new(blocks, stride)) else {
-            let max = Bytes(MAX_STRIDE.into());
-            return invalid("block_size", Bytes(self.block_size), format!("it must be from 1 byte to {max}"));
+            let (max, align) = (Bytes(MAX_STRIDE.into()), self.align);
+            let why = format!("rounded up to a multiple of {align} it must be from 1 byte to {max}");
+            return invalid("block_size", Bytes(self.block_size), why);
         };
         let memory = device.alloc_memory(geometry.bytes(), self.align as usize)?;
         let lines = u64::from(geometry.regions());

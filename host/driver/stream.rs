@@ -35,7 +35,8 @@ impl Device {
     /// A new stream, not ordered with any other.
     ///
     /// # Errors
-    /// An error of the driver.
+    /// An error of the driver. On the CPU a stream is an OS thread:
+    /// [`NoThread`](crate::Error::NoThread) if none can be started.
     pub fn stream(&self) -> Result<Stream> {
         Ok(Stream::new(self.clone(), self.driver().stream()?))
     }

@@ -1,5 +1,6 @@
 //! A time limit for work that cannot be cancelled.
 
+use crate::threads::counted;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -27,10 +28,9 @@ impl Watchdog {
         let (armed, disarmed) = channel();
         let (what, advice) = (what.into(), advice.into());
         // Without a thread there is no watchdog; the watched work is not affected.
-        if let Err(error) = thread::Builder::new()
-            .name("watchdog".into())
-            .spawn(move || watch(&disarmed, limit, &what, &advice, exit_code))
-        {
+        let work = counted(move || watch(&disarmed, limit, &what, &advice, exit_code));
+        let started = work.and_then(|work| thread::Builder::new().name("watchdog".into()).spawn(work));
+        if let Err(error) = started {
             tracing::warn!(%error, "the watchdog could not be started: a hang will not be detected");
         }
         Watchdog { _armed: armed }

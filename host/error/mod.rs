@@ -187,6 +187,18 @@ pub enum Error {
         got: String,
     },
 
+    /// No thread can be started: of a stream on the CPU, for instance. Use fewer threads or
+    /// streams, or raise the system's limits.
+    #[error("cannot start a thread for {what}: {why}; {advice}")]
+    NoThread {
+        /// The work of the thread.
+        what: &'static str,
+        /// The reason.
+        why: String,
+        /// Advice.
+        advice: &'static str,
+    },
+
     /// A test's [`FailureInjected`](crate::host_pools::FailureInjected) failed this call. Handle it
     /// as out of memory.
     #[error("call {call} of an allocator failed: FailureInjected injected this failure")]

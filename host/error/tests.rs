@@ -48,6 +48,7 @@ fn position(error: &Error) -> usize {
         Error::KernelFault(KernelFault::Panicked { .. }) => 38,
         Error::InvalidModule(InvalidModule::NoPanicHandler { .. }) => 39,
         Error::Forked => 40,
+        Error::NoThread { .. } => 41,
     }
 }
 
@@ -139,6 +140,7 @@ fn rest() -> Vec<Error> {
         panicked(false),
         InvalidModule::NoPanicHandler { symbol: "PANICS" }.into(),
         Error::Forked,
+        Error::NoThread { what: "a stream", why: "no more".into(), advice: "advice" },
     ]
 }
 

@@ -113,11 +113,18 @@ pub enum SimtError {
     },
     /// The system has no memory for the lanes' stacks.
     #[error(
-        "cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block, or smaller stacks (Executor::with_stack_bytes)"
+        "cannot allocate a lane stack of {bytes} bytes: {why}; use fewer threads per block, fewer streams at once, or smaller stacks (Executor::with_stack_bytes)"
     )]
     Stack {
         /// Bytes per stack.
         bytes: usize,
+        /// The system's reason.
+        why: String,
+    },
+    /// A kernel that is launched while its OS thread unwinds runs on another thread, which cannot
+    /// be started.
+    #[error("no thread could be started to run the grid while another unwinds: {why}")]
+    Thread {
         /// The system's reason.
         why: String,
     },

@@ -8,8 +8,10 @@ use super::panic::{OnPanic, install_hook};
 use super::stack::StackPool;
 use super::{parallel, replay};
 use crate::lock::lock;
+use crate::threads::counted;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 use std::time::Instant;
 use warpheap_device::kernel::Kernel;
 use warpheap_device::units::WARP_SIZE;
@@ -159,10 +161,11 @@ impl Executor {
         if std::thread::panicking() {
             // SAFETY: the caller's promises P1 and P3 to P6; the new thread is not unwinding.
             let run = move || unsafe { self.run_here::<K>(grid, args, on_panic) };
-            return match std::thread::scope(|scope| scope.spawn(run).join()) {
-                Ok(done) => done,
-                Err(payload) => std::panic::resume_unwind(payload),
-            };
+            return std::thread::scope(|scope| {
+                let thread = counted(run).and_then(|run| Builder::new().spawn_scoped(scope, run));
+                let thread = thread.map_err(|error| SimtError::Thread { why: error.to_string() })?;
+                thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+            });
         }
         // SAFETY: the caller's promises P1 and P3 to P6; this thread is not unwinding.
         unsafe { self.run_here::<K>(grid, args, on_panic) }
@@ -202,8 +205,9 @@ impl Executor {
         let helpers = workers.min(launch.blocks()).saturating_sub(1);
         std::thread::scope(|scope| {
             for number in 1..=helpers {
-                let helper = std::thread::Builder::new().name(format!("simt-{number}"));
-                if let Err(error) = helper.spawn_scoped(scope, || parallel::work(launch, self.clock)) {
+                let helper = Builder::new().name(format!("simt-{number}"));
+                let work = counted(|| parallel::work(launch, self.clock));
+                if let Err(error) = work.and_then(|work| helper.spawn_scoped(scope, work)) {
                     tracing::warn!(%error, "a worker could not be started; the others do its part");
                     break;
                 }

@@ -2,6 +2,7 @@
 
 use super::error::SimtError;
 use crate::lock::lock;
+use crate::threads::{Slot, lane_stack};
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -27,13 +28,17 @@ pub(super) struct LaneStack {
     memory: DefaultStack,
     bytes: usize,
     shift: usize,
+    /// Freed after the memory.
+    _slot: Slot,
 }
 
 impl LaneStack {
     /// A stack of `bytes`, a multiple of `MIN_BYTES`.
     fn new(colour: usize, bytes: usize) -> Result<Self, SimtError> {
-        let memory = DefaultStack::new(bytes).map_err(|e| SimtError::Stack { bytes, why: e.to_string() })?;
-        Ok(LaneStack { memory, bytes, shift: colour % COLOURS * COLOUR_BYTES })
+        let made = lane_stack().and_then(|slot| Ok((DefaultStack::new(bytes)?, slot)));
+        let failed = |e: std::io::Error| SimtError::Stack { bytes, why: e.to_string() };
+        let (memory, slot) = made.map_err(failed)?;
+        Ok(LaneStack { memory, bytes, shift: colour % COLOURS * COLOUR_BYTES, _slot: slot })
     }
 
     /// The addresses of the guard page below the stack.

@@ -206,7 +206,7 @@ fn beyond_what_it_was_built_for_is_an_error() {
             let mut heap = builder.build(&device).unwrap();
             allocate_all(&heap, BLOCK);
             let before = stats(&heap);
-            for bytes in [BYTES + MIB, 1 << 50, u64::MAX] {
+            for bytes in [BYTES + 1, BYTES + MIB, 1 << 50, u64::MAX] {
                 let error = heap.grow_to(bytes).unwrap_err();
                 assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Reservation { .. })), "{error}");
                 assert!(error.to_string().contains("with `initial`"), "{error}");
@@ -221,12 +221,13 @@ fn beyond_what_it_was_built_for_is_an_error() {
 fn a_heap_without_an_initial_size_has_all_of_it() {
     for device in devices(SEEDS) {
         let mut heap = Heap::builder(BYTES + 12_345).build(&device).unwrap();
+        let all = (BYTES + 12_345).next_multiple_of(heap.layout().slab_bytes().into());
         for bytes in [1, BYTES, BYTES + 12_345] {
-            assert_eq!(heap.grow_to(bytes).unwrap(), BYTES);
+            assert_eq!(heap.grow_to(bytes).unwrap(), all);
         }
-        assert_eq!(stats(&heap).fresh_bytes, BYTES);
+        assert_eq!(stats(&heap).fresh_bytes, all);
         let mut odd = Heap::builder(BYTES + 12_345).initial(BYTES + 12_345).build(&device).unwrap();
-        assert_eq!((odd.grow_to(BYTES + 12_345).unwrap(), stats(&odd).free_bytes), (BYTES, BYTES));
+        assert_eq!((odd.grow_to(BYTES + 12_345).unwrap(), stats(&odd).free_bytes), (all, all));
     }
 }
 

@@ -9,7 +9,7 @@ mod pool;
 mod report;
 mod stress;
 
-use super::parse::{self, JsonTarget};
+use super::parse::{self, Target};
 use bench::BENCH_EXAMPLES;
 pub use bench::BenchArgs;
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -34,8 +34,10 @@ Exit status:
   2    the arguments are invalid, or this device does not support them
   3    there is no usable device
   4    a kernel hung: the watchdog ended the run
-  5    the machine or the driver failed, a planted fault was missed, or no thread was delayed
-  130  interrupted by Ctrl-C";
+  5    the machine or the driver failed, an output could not be written, a planted fault was missed, or no thread was
+       delayed
+  130  interrupted by Ctrl-C
+  141  standard output is a pipe that was closed (`| head`); the shell's number for SIGPIPE";
 
 const OVERVIEW: &str = "\
 Start here:
@@ -105,48 +107,47 @@ pub enum Command {
 }
 
 impl Command {
-    /// Target of the results.
-    pub fn json(&self) -> Option<&JsonTarget> {
-        match self {
-            Command::Stress(args) => args.output.json.as_ref(),
-            Command::Doctor(args) => args.json.as_ref(),
-            Command::Bench(args) => args.output.json.as_ref(),
-            Command::Map(args) => args.output(),
-            Command::Pool(args) => args.command.json(),
-            Command::Report(_) => None,
-        }
-    }
-
-    /// File of the page.
-    pub fn page(&self) -> Option<&Path> {
-        match self {
-            Command::Stress(args) => args.page.html.as_deref(),
-            Command::Bench(args) => args.page.html.as_deref(),
-            Command::Pool(args) => args.command.page(),
-            Command::Report(args) => args.html.as_deref(),
-            Command::Doctor(_) | Command::Map(_) => None,
-        }
+    /// What is written, each with its option.
+    pub fn outputs(&self) -> Vec<(&'static str, &Target)> {
+        let all = match self {
+            Command::Stress(args) => {
+                vec![("--json", &args.output.json), ("--html", &args.page.html), ("--map", &args.map)]
+            }
+            Command::Doctor(args) => vec![("--json", &args.json)],
+            Command::Bench(args) => vec![("--json", &args.output.json), ("--html", &args.page.html)],
+            Command::Map(args) => {
+                vec![("--svg", &args.svg), ("--json", &args.json), ("--perfetto", &args.perfetto)]
+            }
+            Command::Pool(args) => return args.command.outputs(),
+            Command::Report(args) => vec![("--html", &args.html), ("--svg", &args.svg)],
+        };
+        given(all)
     }
 
     /// The files that are read, and that no output may replace.
     pub fn inputs(&self) -> Vec<&Path> {
-        let old = match self {
-            Command::Bench(args) => args.compare.against.as_deref(),
-            Command::Pool(args) => args.command.input(),
-            Command::Report(args) => args.compare.against.as_deref(),
-            Command::Stress(_) | Command::Doctor(_) | Command::Map(_) => None,
+        let (files, old) = match self {
+            Command::Bench(args) => (&[][..], args.compare.against.as_deref()),
+            Command::Map(args) => (&args.files[..], None),
+            Command::Pool(args) => (&[][..], args.command.input()),
+            Command::Report(args) => (&args.files[..], args.compare.against.as_deref()),
+            Command::Stress(_) | Command::Doctor(_) => (&[][..], None),
         };
-        let files = if let Command::Report(args) = self { &args.files[..] } else { &[] };
         files.iter().map(PathBuf::as_path).chain(old).collect()
     }
+}
+
+/// The options that were given.
+fn given<'a>(all: Vec<(&'static str, &'a Option<Target>)>) -> Vec<(&'static str, &'a Target)> {
+    all.into_iter().filter_map(|(option, target)| Some((option, target.as_ref()?))).collect()
 }
 
 /// `warpheap doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Write the findings to this file; `-` is standard output. Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub json: Option<Target>,
 }
 
 #[cfg(test)]

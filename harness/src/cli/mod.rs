@@ -2,13 +2,14 @@
 //!
 //! `args` (with `parse`) defines the options; `stress`, `bench`, `map`, `pool`, `report` and
 //! `doctor` run the commands; `status` lists the ways a run can end. Text for people goes through
-//! `console`, results that are kept go through `results`.
+//! `console`, results that are kept go through `results`, and files are read through `input`.
 
 mod args;
 mod backend;
 mod bench;
 mod console;
 mod doctor;
+mod input;
 mod map;
 mod named;
 mod parse;
@@ -21,18 +22,32 @@ mod stress;
 use args::{Cli, Command};
 use clap::Parser;
 use console::Console;
-use parse::JsonTarget;
-use results::{check_page, check_target, reject_overwrite};
-use status::Failure;
+use results::check_files;
+use status::{Failure, Status};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 /// Parses the command line, runs the command and returns the exit status.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    console::end_with_closed_pipes();
+    let status = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        // Help, the version, or what is wrong with the arguments.
+        Err(text) => {
+            console::keep(text.print());
+            if text.use_stderr() { Status::Usage } else { Status::Clean }
+        }
+    };
+    ExitCode::from(finish(status) as u8)
+}
+
+/// Runs the command.
+fn run(cli: Cli) -> Status {
     log_to_stderr(cli.verbose);
-    let console = Console::new(cli.command.json());
-    let result = check_files(&cli.command).and_then(|()| match cli.command {
+    let (inputs, outputs) = (cli.command.inputs(), cli.command.outputs());
+    let console = Console::new(outputs.iter().map(|(_, target)| *target));
+    let checked = check_files(&inputs, &outputs);
+    let result = checked.and_then(|()| match cli.command {
         Command::Stress(args) => stress::run(args, &console),
         Command::Doctor(args) => doctor::run(args, &console),
         Command::Bench(args) => bench::run(args, &console),
@@ -40,20 +55,17 @@ pub fn main() -> ExitCode {
         Command::Pool(args) => pool::run(args, &console),
         Command::Report(args) => report::run(args, &console),
     });
-    let status = result.unwrap_or_else(|Failure { status, message }| {
+    result.unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));
         status
-    });
-    ExitCode::from(status as u8)
+    })
 }
 
-/// Fails before the run if a file cannot be written after it, or would replace another.
-fn check_files(command: &Command) -> Result<(), Failure> {
-    let (json, page) = (command.json(), command.page());
-    check_target(json)?;
-    check_page(page, json)?;
-    let outputs = [json.and_then(JsonTarget::file), page];
-    outputs.into_iter().try_for_each(|output| reject_overwrite(command.inputs(), output))
+/// The status of a run, or that of its text if some of that was lost.
+fn finish(status: Status) -> Status {
+    let Err(error) = console::finish() else { return status };
+    Console::new([]).warn(format_args!("error: text of this run was lost: {error}"));
+    status.worse(Status::Failed)
 }
 
 /// Logs to standard error. `RUST_LOG` overrides the number of `-v`.

@@ -1,9 +1,12 @@
 //! Parses sizes, counts and ranges.
 
+use crate::report::file::is_stdout;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use parse_size::Config;
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 \
@@ -12,6 +15,7 @@ const COUNT: &str =
     "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M are powers of 1024)";
 const SIZES: &str =
     "--size is one size or a range from the smallest to the largest: 64, 4KiB, 16-8192, 16-8KiB";
+const ORDINAL: &str = "a GPU is selected by its number: 0, 1; `warpheap doctor` lists them";
 const TIME: &str = "a time is a number of seconds: 30, 0.5";
 const STREAM: &str = "a stream is its number in the log, decimal or hexadecimal: 3, 0x7f5bd4000000";
 const SEED: &str = "a seed is a whole number below 2^64, decimal or hexadecimal: 42, 0x2a";
@@ -53,6 +57,11 @@ pub fn seed(text: &str) -> Result<u64, String> {
 /// Decimal or hexadecimal.
 pub fn stream(text: &str) -> Result<u64, String> {
     decimal_or_hex(text).ok_or_else(|| STREAM.into())
+}
+
+/// Number of a GPU.
+pub fn ordinal(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| ORDINAL.into())
 }
 
 fn decimal_or_hex(text: &str) -> Option<u64> {
@@ -105,39 +114,39 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
     Ok(Sizes(min..=max))
 }
 
-/// Target of the results.
+/// Target of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonTarget {
+pub enum Target {
     /// Standard output, which then carries nothing else.
     Stdout,
     /// A file.
     File(PathBuf),
 }
 
-impl JsonTarget {
-    /// The file, if it is one.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            JsonTarget::Stdout => None,
-            JsonTarget::File(path) => Some(path),
-        }
+/// A file that is written, or `-`.
+pub fn target() -> impl TypedValueParser<Value = Target> {
+    OsStringValueParser::new().try_map(to_target)
+}
+
+/// A file that is read, or `-`.
+pub fn input() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(to_input)
+}
+
+fn to_target(path: OsString) -> Result<Target, String> {
+    match path.to_str() {
+        Some("") => Err("a file name is needed, or - for standard output".into()),
+        Some("-") => Ok(Target::Stdout),
+        _ if is_stdout(path.as_ref()) => Ok(Target::Stdout),
+        _ => Ok(Target::File(path.into())),
     }
 }
 
-/// A file, or `-`.
-pub fn json_target(text: &str) -> Result<JsonTarget, String> {
-    match text {
-        "" => Err("a file name is needed, or - for standard output".into()),
-        "-" => Ok(JsonTarget::Stdout),
-        path => Ok(JsonTarget::File(PathBuf::from(path))),
-    }
-}
-
-/// A file that is written.
-pub fn file(text: &str) -> Result<PathBuf, String> {
-    match json_target(text)? {
-        JsonTarget::File(path) => Ok(path),
-        JsonTarget::Stdout => Err("a file name is needed".into()),
+fn to_input(path: OsString) -> Result<PathBuf, String> {
+    if path.is_empty() {
+        Err("a file name is needed, or - for standard input".into())
+    } else {
+        Ok(path.into())
     }
 }
 

@@ -3,31 +3,29 @@
 
 use super::args::{CompareArgs, ReportArgs};
 use super::console::Console;
-use super::results::{read, reject_overwrite};
+use super::input::{name, read};
+use super::parse::Target;
+use super::results::write_target;
 use super::status::{Failure, Status};
 use crate::report::chart::picture::Card;
 use crate::report::compare::{Change, Comparison, Difference, FEWEST_ROUNDS, Old};
+use crate::report::html;
 use crate::report::provenance::ResultFile;
 use crate::report::saved::Saved;
 use crate::report::table::Summary;
-use crate::report::{file, html};
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Draws and compares the files.
 pub fn run(args: ReportArgs, console: &Console) -> Result<Status, Failure> {
     let results = args.files.iter().map(|path| saved(path)).collect::<Result<Vec<_>, _>>()?;
     let old = read_old(&args.compare)?;
-    if let Some((path, name)) = args.svg.as_deref().zip(args.chart.as_deref()) {
-        let inputs = args.files.iter().chain(&args.compare.against).chain(&args.html);
-        reject_overwrite(inputs.map(PathBuf::as_path), Some(path))?;
+    if let Some((target, name)) = args.svg.as_ref().zip(args.chart.as_deref()) {
         let picture = chart(&results, name)?.picture();
-        file::write_with(path, |to| to.write_all(picture.as_bytes())).map_err(failed)?;
-        console.say(format_args!("picture: {}", path.display()));
+        write_target(target, "picture", console, |to| to.write_all(picture.as_bytes()))?;
     }
-    finish(&results, args.html.as_deref(), old.as_ref(), console)
+    finish(&results, args.html.as_ref(), old.as_ref(), console)
 }
 
 /// The chart with this name: the first one of the files.
@@ -45,7 +43,7 @@ fn chart(results: &[Saved], name: &str) -> Result<Card, Failure> {
 pub fn report_run<T: Serialize>(
     results: &ResultFile<T>,
     status: Status,
-    page: Option<&Path>,
+    page: Option<&Target>,
     old: Option<&Old>,
     console: &Console,
 ) -> Result<Status, Failure> {
@@ -54,17 +52,8 @@ pub fn report_run<T: Serialize>(
     }
     let saved = Saved::of(results).map_err(failed);
     match saved.and_then(|saved| finish(&[saved], page, old, console)) {
-        Ok(compared) => Ok(worse(status, compared)),
-        Err(failure) => Err(Failure { status: worse(status, failure.status), ..failure }),
-    }
-}
-
-/// The worse of the status of a run and that of its report. Results that cannot be compared hide no
-/// fault of the run; a page that cannot be written does.
-fn worse(run: Status, report: Status) -> Status {
-    match (run, report) {
-        (Status::Clean, _) | (Status::Fault, Status::Failed) => report,
-        _ => run,
+        Ok(compared) => Ok(status.worse(compared)),
+        Err(failure) => Err(Failure { status: status.worse(failure.status), ..failure }),
     }
 }
 
@@ -78,21 +67,20 @@ pub fn old(args: &CompareArgs, kind: &str) -> Result<Option<Old>, Failure> {
 
 fn read_old(args: &CompareArgs) -> Result<Option<Old>, Failure> {
     let Some(path) = &args.against else { return Ok(None) };
-    Ok(Some(Old { file: name_of(path), saved: saved(path)?, threshold: args.threshold }))
+    Ok(Some(Old { file: name(path), saved: saved(path)?, threshold: args.threshold }))
 }
 
 fn finish(
     results: &[Saved],
-    page: Option<&Path>,
+    page: Option<&Target>,
     old: Option<&Old>,
     console: &Console,
 ) -> Result<Status, Failure> {
     let comparison = old.map(|old| old.compare(results)).transpose().map_err(Failure::usage);
     // A run that cannot be compared still has its page.
-    if let Some(path) = page {
+    if let Some(target) = page {
         let text = html::page(results, comparison.as_ref().ok().and_then(Option::as_ref)).map_err(failed)?;
-        file::write_with(path, |to| to.write_all(text.as_bytes())).map_err(failed)?;
-        console.say(format_args!("page: {}", path.display()));
+        write_target(target, "page", console, |to| to.write_all(text.as_bytes()))?;
     }
     Ok(match comparison? {
         Some(comparison) => {
@@ -148,14 +136,10 @@ fn row(change: &Change) -> Vec<String> {
 }
 
 fn saved(path: &Path) -> Result<Saved, Failure> {
-    let unreadable = |why: &dyn Display| Failure::usage(format_args!("cannot read {}: {why}", name_of(path)));
+    let unreadable = |why: &dyn Display| Failure::usage(format_args!("cannot read {}: {why}", name(path)));
     let bytes = read(path).map_err(|error| unreadable(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is not text"))?;
     Saved::parse(text).map_err(|error| unreadable(&error))
-}
-
-fn name_of(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
 }
 
 fn failed(error: impl Display) -> Failure {
@@ -179,7 +163,7 @@ mod tests {
             (Failed, Fault, Failed),
             (Fault, Failed, Failed),
         ] {
-            assert_eq!(worse(run, report), expected, "{run:?}, {report:?}");
+            assert_eq!(run.worse(report), expected, "{run:?}, {report:?}");
         }
     }
 
@@ -187,7 +171,7 @@ mod tests {
     fn results_that_cannot_be_compared_do_not_hide_a_fault() {
         let file = ResultFile::new("bench", None, None, json!({"rounds": 20}));
         let old = Old { file: "old.json".into(), saved: Saved::of(&file).unwrap(), threshold: 0.1 };
-        let console = Console::new(None);
+        let console = Console::new([]);
         for (status, expected) in [(Status::Clean, Status::Usage), (Status::Fault, Status::Fault)] {
             let failure = report_run(&file, status, None, Some(&old), &console).unwrap_err();
             assert_eq!(failure.status, expected);

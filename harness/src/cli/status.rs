@@ -26,6 +26,17 @@ pub enum Status {
     Interrupted = 130,
 }
 
+impl Status {
+    /// The worse of the status of a run and that of its outputs. Results that cannot be compared
+    /// hide no fault of the run; an output that cannot be written does.
+    pub fn worse(self, output: Status) -> Status {
+        match (self, output) {
+            (Status::Clean, _) | (Status::Fault, Status::Failed) => output,
+            _ => self,
+        }
+    }
+}
+
 /// An error that ends the program.
 #[derive(Debug)]
 pub struct Failure {

@@ -36,8 +36,8 @@ fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
 /// Makes all calls of a script, and then frees the remaining blocks.
 ///
 /// # Errors
-/// `InvalidConfig` if the system cannot start that many threads. Any error of a call, except for a
-/// failed allocation or a rejected free.
+/// `NoThread` if the system cannot start a thread. Any error of a call, except for a failed
+/// allocation or a rejected free.
 pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
     let streams = streams(script, pool)?;
     let mut session = Session::new(script, pool, &streams);

@@ -12,6 +12,7 @@ pub use trace::{Finding, Findings, Trace, TraceSummary};
 use super::kinds::PoolKind;
 use super::play::{Played, play};
 use super::spread::Spread;
+use crate::threads;
 use serde::Serialize;
 use std::time::Instant;
 use warpheap::driver::Device;
@@ -76,11 +77,15 @@ impl ReplayReport {
 /// Replays `trace` against two new pools of that kind: once to warm up, and once for the result.
 ///
 /// # Errors
-/// Errors that make the device unusable. Errors of the pool are in the report.
+/// Errors that make the device unusable, and host threads that cannot be started. Errors of the
+/// pool are in the report.
 pub fn replay(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<ReplayReport> {
+    if config.hosts == Hosts::AsLogged {
+        threads::check(trace.script.threads)?;
+    }
     match play_twice(device, kind, trace, config) {
         Ok(played) => Ok(report(kind, played)),
-        Err(error) if error.is_fatal() => Err(error),
+        Err(error) if error.is_fatal() || matches!(error, Error::NoThread { .. }) => Err(error),
         Err(error) => Ok(ReplayReport { error: Some(error.to_string()), ..report(kind, Played::default()) }),
     }
 }

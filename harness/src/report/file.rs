@@ -1,7 +1,20 @@
-//! Writes results atomically.
+//! Writes files.
+//!
+//! Links are followed, also those to no file. A regular file is replaced in one step: a temporary
+//! file beside it, with its permissions and its owner, is renamed over it. Written in place is what
+//! is no regular file, such as a pipe or a device, and a file that cannot be replaced so: it has
+//! several names, another owner, or a folder that the user cannot write.
 
+mod place;
+#[cfg(test)]
+mod tests;
+
+pub use place::{is_same, is_stdout};
+
+use place::{folder_of, followed, is_descriptor};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -29,27 +42,28 @@ pub enum WriteError {
     },
 }
 
-/// Fails unless a file can be written at this path.
+/// Fails unless a file can be written at this path. A pipe is not opened, because that would wait
+/// for its reader.
 pub fn check(path: &Path) -> Result<(), WriteError> {
     draft(path).map(drop)
 }
 
-/// Writes results to a temporary file next to the target and then renames it.
+/// Writes results as JSON.
+#[cfg(test)]
 pub fn write(path: &Path, results: &impl Serialize) -> Result<(), WriteError> {
     write_with(path, |file| print(file, results))
 }
 
-/// As [`write()`], with the content that `print` writes.
-pub fn write_with(
-    path: &Path,
-    print: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
-) -> Result<(), WriteError> {
-    let failed = |source| WriteError::Io { path: path.into(), source };
-    let mut file = draft(path)?;
-    print(&mut file).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+/// Writes what `print` writes.
+pub fn write_with(path: &Path, print: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), WriteError> {
+    let written = match draft(path)? {
+        Draft::Beside(mut file, target) => {
+            let printed = print(file.as_file_mut()).and_then(|()| file.as_file().sync_all());
+            printed.and_then(|()| file.persist(target).map(drop).map_err(|error| error.error))
+        }
+        Draft::InPlace(options, target) => options.open(target).and_then(|mut file| print(&mut file)),
+    };
+    written.map_err(|source| WriteError::Io { path: path.into(), source })
 }
 
 /// Writes results as indented JSON with a final newline.
@@ -60,22 +74,59 @@ pub fn print(to: &mut impl Write, results: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// A temporary file in the folder of the target. It is removed when dropped.
-fn draft(path: &Path) -> Result<NamedTempFile, WriteError> {
-    if path.is_dir() {
+/// How a file is written.
+enum Draft {
+    /// By a temporary file, which is renamed to the path. It is removed when dropped.
+    Beside(NamedTempFile, PathBuf),
+    /// Opened with these options.
+    InPlace(OpenOptions, PathBuf),
+}
+
+fn draft(path: &Path) -> Result<Draft, WriteError> {
+    let failed = |source| WriteError::Io { path: path.into(), source };
+    let target = followed(path).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let old = match fs::metadata(&target) {
+        Ok(old) if old.is_dir() => return Err(WriteError::Folder(path.into())),
+        Ok(old) => old,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let file = new_file(path, &target)?;
+            return Ok(Draft::Beside(file, target));
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    // What another process may write, too.
+    options.append(is_descriptor(&target));
+    if !is_pipe(&old) {
+        options.open(&target).map_err(failed)?;
+    }
+    if old.is_file() && !is_descriptor(&target) {
+        if let Ok(file) = temporary(folder_of(&target)).and_then(|file| like(file, &old)) {
+            return Ok(Draft::Beside(file, target));
+        }
+        options.truncate(true);
+    }
+    Ok(Draft::InPlace(options, target))
+}
+
+/// A temporary file for `target`, where no file is.
+fn new_file(path: &Path, target: &Path) -> Result<NamedTempFile, WriteError> {
+    if target.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(WriteError::Folder(path.into()));
     }
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = folder_of(target);
     if !parent.is_dir() {
         return Err(WriteError::NoParent { path: path.into(), parent: parent.into() });
     }
+    temporary(parent).map_err(|source| WriteError::Io { path: path.into(), source })
+}
+
+fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(".warpheap-");
     readable(&mut builder);
-    builder.tempfile_in(parent).map_err(|source| WriteError::Io { path: path.into(), source })
+    builder.tempfile_in(folder)
 }
 
 /// Makes results readable by all users, as far as the umask permits.
@@ -89,27 +140,33 @@ fn readable(builder: &mut Builder<'_, '_>) {
 #[cfg(not(unix))]
 fn readable(_: &mut Builder<'_, '_>) {}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_replace_a_file_and_leave_no_other_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.json");
-        std::fs::write(&path, "old").unwrap();
-        write(&path, &vec![1, 2]).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "[\n  1,\n  2\n]\n");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+/// The temporary file with the owner and the permissions of `old`, which it may replace.
+#[cfg(unix)]
+fn like(file: NamedTempFile, old: &Metadata) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    if old.nlink() > 1 {
+        return Err(io::Error::other("the file has several names"));
     }
-
-    #[test]
-    fn a_missing_folder_and_a_folder_are_different_errors() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = check(&folder.path().join("no/results.json")).unwrap_err();
-        assert!(matches!(missing, WriteError::NoParent { .. }), "{missing}");
-        assert!(matches!(check(folder.path()), Err(WriteError::Folder(_))));
-        assert!(check(&folder.path().join("results.json")).is_ok());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a check leaves nothing");
+    let new = file.as_file().metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        fchown(file.as_file(), Some(old.uid()), Some(old.gid()))?;
     }
+    file.as_file().set_permissions(old.permissions())?;
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn like(file: NamedTempFile, _: &Metadata) -> io::Result<NamedTempFile> {
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    file.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Metadata) -> bool {
+    false
 }

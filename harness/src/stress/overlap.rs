@@ -2,6 +2,8 @@
 //! map on the device.
 
 use rayon::slice::ParallelSliceMut;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::OnceLock;
 
 /// A block: the bytes `start..end`, and its number among all compared blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +42,19 @@ const MANY: usize = 1 << 14;
 pub(super) fn check(spans: &mut Vec<Span>) -> Overlaps {
     spans.retain(|span| span.start < span.end);
     let key = |span: &Span| (span.start, span.end, span.place);
-    if spans.len() < MANY {
-        spans.sort_unstable_by_key(key);
-    } else {
-        spans.par_sort_unstable_by_key(key);
+    match sorters().filter(|_| spans.len() >= MANY) {
+        Some(sorters) => sorters.install(|| spans.par_sort_unstable_by_key(key)),
+        None => spans.sort_unstable_by_key(key),
     }
     sweep(spans)
+}
+
+/// The threads that sort. None if the system cannot start them.
+fn sorters() -> Option<&'static ThreadPool> {
+    static SORTERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
+    let start = || ThreadPoolBuilder::new().build();
+    let warn = |error: &_| tracing::warn!(%error, "blocks are sorted by one thread");
+    SORTERS.get_or_init(|| start().inspect_err(warn).ok()).as_ref()
 }
 
 /// Compares each block with the earlier block that has the highest end. `sorted` is sorted by

@@ -8,7 +8,7 @@ use super::validate::{BLOCK_THREADS, Support, check_config, check_shape, invalid
 use crate::Error;
 use std::ops::RangeInclusive;
 use warpheap::Bytes;
-use warpheap::driver::Device;
+use warpheap::driver::{Backend, Device};
 use warpheap_device::check::record::Record;
 use warpheap_device::check::workload::SLOTS;
 
@@ -17,6 +17,11 @@ const CHURN_STEPS: u32 = 32;
 /// Steps in a churn round of an arena: enough to fill some slots, and few enough to leave slots for
 /// the threads that exhaust the arena.
 const ARENA_STEPS: u32 = 8;
+
+/// Bytes that all threads together may write in a round on the CPU, where a simulated thread writes
+/// and verifies some GiB in a minute. Fewer steps than [`LEAST_STEPS`] would leave slots empty.
+const CPU_BYTES: u64 = 2 << 30;
+const LEAST_STEPS: u32 = 4;
 
 /// Per block of the pool: its record in the list at the end, and its mark.
 const MARKED_BYTES: u64 = (size_of::<Record>() + size_of::<u32>()) as u64;
@@ -72,7 +77,7 @@ impl Plan {
             min_bytes,
             max_bytes,
             max_align_log2: shape.max_align_log2,
-            steps: if support.reclaims { CHURN_STEPS } else { ARENA_STEPS },
+            steps: 0,
             seed: config.seed,
             stride: stride(max_bytes),
             block_bytes: shape.block_bytes,
@@ -82,8 +87,21 @@ impl Plan {
             plant: config.plant,
             delays: delays.transpose()?,
         };
+        plan.steps = plan.steps(support, device);
         plan.size_pool(config, &shape, device)?;
         Ok(plan)
+    }
+
+    /// Steps of a thread in a churn round: fewer if blocks are so large that a round on the CPU
+    /// would take minutes.
+    fn steps(&self, support: &Support, device: &Device) -> u32 {
+        let most = if support.reclaims { CHURN_STEPS } else { ARENA_STEPS };
+        if device.backend() != Backend::Cpu {
+            return most;
+        }
+        let threads = u64::from(self.threads) * u64::from(self.streams);
+        let steps = CPU_BYTES / threads.saturating_mul(self.mean_bytes).max(1);
+        u32::try_from(steps).unwrap_or(most).clamp(LEAST_STEPS, most)
     }
 
     /// Size of the pool in bytes.
@@ -144,11 +162,11 @@ impl Plan {
         let max = (room / per_unit).saturating_mul(unit).min(shape.most_bytes);
         let min = (self.stride * 64).next_multiple_of(unit);
         let wanted = match config.pool_bytes {
-            Some(bytes) => bytes.next_multiple_of(unit),
+            Some(bytes) => bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX),
             None => (self.demand_bytes() / of * parts / unit * unit).max(min),
         };
         if wanted > max && (config.pool_bytes.is_some() || max < min) {
-            let (wanted, max) = (Bytes(wanted), Bytes(max));
+            let (wanted, max) = (Bytes(config.pool_bytes.unwrap_or(wanted)), Bytes(max));
             return Err(invalid(
                 format!("a pool of {wanted}"),
                 format!(

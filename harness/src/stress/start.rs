@@ -107,3 +107,23 @@ impl StressConfig {
         .map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise two rounds of 256 KiB in four streams take minutes.
+    #[test]
+    fn large_blocks_take_fewer_steps_on_the_cpu() {
+        let device = Device::cpu();
+        let steps = |bytes, threads| {
+            let config = StressConfig::new().sizes(bytes..=bytes).threads(threads).streams(4);
+            plan::<HeapSubject>(&config.pool_bytes(Some(64 << 20)), &device).unwrap().steps
+        };
+        let most = steps(64, 1024);
+        assert_eq!(steps(512, 8192), most, "as many as without a limit");
+        assert!(steps(1 << 18, 256) < most / 2 && steps(1 << 18, 256) > steps(1 << 18, 8192));
+        let written = |threads: u32| u64::from(steps(1 << 18, threads) * threads) * (4 << 18);
+        assert!(written(256) < 3 << 30, "{}", written(256));
+    }
+}

@@ -71,7 +71,7 @@ fn a_chart_is_found_by_its_name() {
         (&["--svg", svg], "--chart <NAME>"),
         (&["--chart", "time: alloc over threads"], "--svg <FILE>"),
         (&["--svg", suite, "--chart", "time: alloc over threads"], "would replace the input"),
-        (&["--html", svg, "--svg", svg, "--chart", "time: alloc over threads"], "would replace"),
+        (&["--html", svg, "--svg", svg, "--chart", "time: alloc over threads"], "have the same target"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpheap"));
         let output = command.args(["report", suite]).args(arguments).output().expect("it starts");

@@ -2,7 +2,11 @@
 
 mod exports;
 mod gallery;
+mod inputs;
+mod limits;
 mod maps;
+#[cfg(target_os = "linux")]
+mod outputs;
 mod pools;
 mod reports;
 mod results;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// Arguments of a run that takes well under a second.
-const SMALL: &str = "--backend cpu --threads 512 --size 16-512 --rounds 4 --streams 2";
+pub const SMALL: &str = "--backend cpu --threads 512 --size 16-512 --rounds 4 --streams 2";
 
 pub fn warpheap(args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_warpheap"))

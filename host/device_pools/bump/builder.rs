@@ -22,7 +22,8 @@ pub struct BumpBuilder {
 }
 
 impl Bump {
-    /// Settings for an arena of `capacity` bytes.
+    /// Settings for an arena of `capacity` bytes, rounded up to whole granules
+    /// ([`min_align`](BumpBuilder::min_align)).
     pub fn builder(capacity: u64) -> BumpBuilder {
         BumpBuilder { capacity, min_align: 16, shards: None }
     }
@@ -55,10 +56,10 @@ impl BumpBuilder {
         if !self.min_align.is_power_of_two() || self.min_align > MAX_MIN_ALIGN {
             return invalid("min_align", self.min_align, "it must be a power of two from 1 to 65536 bytes");
         }
-        let granules = self.capacity / self.min_align;
+        let granules = self.capacity.div_ceil(self.min_align);
         if granules == 0 || granules > MAX_GRANULES {
             let max = Bytes(MAX_GRANULES * self.min_align);
-            let why = format!("with this min_align it must be from {} to {max}", Bytes(self.min_align));
+            let why = format!("with this min_align it must be from 1 B to {max}");
             return invalid("capacity", Bytes(self.capacity), why);
         }
         let info = device.info()?;

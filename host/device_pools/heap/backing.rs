@@ -38,7 +38,8 @@ impl Backing {
     }
 }
 
-/// `bytes` rounded up to a multiple of the slab size, at most the heap's size.
+/// `bytes`, at most the heap's size, rounded up to a multiple of the slab size.
 pub(super) fn whole_slabs(layout: &HeapLayout, bytes: u64) -> u64 {
-    bytes.next_multiple_of(layout.slab_bytes().into()).min(layout.bytes())
+    debug_assert!(bytes <= layout.bytes());
+    bytes.next_multiple_of(layout.slab_bytes().into())
 }

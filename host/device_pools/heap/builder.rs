@@ -33,7 +33,7 @@ pub struct HeapBuilder {
 }
 
 impl Heap {
-    /// Settings for a heap of `bytes`.
+    /// Settings for a heap of `bytes`, rounded up to whole slabs.
     pub fn builder(bytes: u64) -> HeapBuilder {
         HeapBuilder {
             bytes,
@@ -146,7 +146,10 @@ impl HeapBuilder {
             Some(shards) => shards,
             None => multiprocessors,
         };
-        let Some(mut layout) = HeapLayout::spread(self.bytes, multiprocessors, shards) else {
+        // Whole slabs of at least `bytes`.
+        let spread = |bytes| HeapLayout::spread(bytes, multiprocessors, shards);
+        let rounded = |layout: HeapLayout| self.bytes.next_multiple_of(layout.slab_bytes().into());
+        let Some(mut layout) = spread(self.bytes).map(rounded).and_then(spread) else {
             let why = format!("it must be from {} to {}", Bytes(HEAP_BYTES.0), Bytes(HEAP_BYTES.1));
             return invalid("bytes", Bytes(self.bytes), why);
         };

@@ -29,7 +29,7 @@ impl Heap {
     pub fn grow_to(&mut self, bytes: u64) -> Result<u64> {
         self.check_reset()?;
         let layout = self.layout;
-        if bytes >> layout.slab_log2 > layout.slabs.into() {
+        if bytes > layout.bytes() {
             return Err(Error::OutOfMemory(OutOfMemory::Reservation {
                 what: "a heap",
                 requested: Bytes(bytes),

@@ -17,6 +17,7 @@ use crate::driver::check_process;
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
 use crate::simt::{Executor, SimtError, Stats, message};
+use crate::threads::counted;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,10 +73,9 @@ impl JobQueue {
         let queue = Arc::new(JobQueue::default());
         let jobs = queue.clone();
         let worker = thread::Builder::new().name("warpheap-stream".into());
-        match worker.spawn(move || jobs.work(&executor, &exclusion, &panics)) {
-            Ok(_) => Ok(queue),
-            Err(error) => Err(no_thread(&error)),
-        }
+        let work = counted(move || jobs.work(&executor, &exclusion, &panics));
+        work.and_then(|work| worker.spawn(work)).map_err(|error| no_thread(&error))?;
+        Ok(queue)
     }
 
     /// No job is pushed any more.
@@ -165,15 +165,12 @@ impl JobQueue {
     }
 }
 
-/// The error of a stream that cannot start, in the terms of the driver.
+/// The error of a stream that cannot start.
 fn no_thread(error: &io::Error) -> Error {
-    Error::Driver {
-        call: "cuStreamCreate",
-        code: 304,
-        name: "CUDA_ERROR_OPERATING_SYSTEM".into(),
-        detail: format!(
-            "no thread could be started for the stream: {error}; drop other streams, or raise the limit on threads"
-        ),
+    Error::NoThread {
+        what: "a stream on the CPU",
+        why: error.to_string(),
+        advice: "use fewer streams, or raise the system's limits on threads and mappings",
     }
 }
 
@@ -259,6 +256,6 @@ mod tests {
     fn a_stream_without_a_thread_is_no_fault_of_a_kernel() {
         let error = no_thread(&io::Error::from(io::ErrorKind::WouldBlock));
         assert!(!error.is_fatal(), "{error}");
-        assert!(error.to_string().contains("no thread could be started for the stream: "), "{error}");
+        assert!(error.to_string().starts_with("cannot start a thread for a stream on the CPU: "), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The options of the device. Their doc comments are the text of `--help`.
 
+use super::super::parse;
 use clap::{Args, ValueEnum};
 
 /// The backend.
@@ -31,7 +32,7 @@ pub struct GpuArgs {
     /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
     ///
     /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::ordinal)]
     pub device: Option<u32>,
     /// The set of kernels that the GPU runs. Requires a GPU.
     ///

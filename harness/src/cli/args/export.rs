@@ -1,6 +1,6 @@
 //! The options of `warpheap pool export`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, JsonTarget};
+use super::super::parse::{self, Target};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,15 +19,16 @@ written.";
 /// `warpheap pool export`
 #[derive(Debug, Args)]
 pub struct PoolExportArgs {
-    /// The log. Required. It is read twice, so it must be a file.
-    #[arg(long, value_name = "FILE")]
+    /// The log; `-` is standard input. Required. It is read twice: a pipe is copied to a temporary
+    /// file.
+    #[arg(long, value_name = "FILE", value_parser = parse::input())]
     pub trace: PathBuf,
     /// The format of the export. Required.
     #[arg(long, value_enum)]
     pub format: TraceFormat,
     /// Write the export to this file; `-` is standard output. Required.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub out: JsonTarget,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub out: Target,
     /// Only blocks of at least this size: 4KiB, 1MiB. Default: all.
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub min_size: Option<u64>,

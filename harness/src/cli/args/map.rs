@@ -1,6 +1,6 @@
 //! The options of `warpheap map`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, JsonTarget};
+use super::super::parse::{self, Target};
 use super::device::BackendChoice;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ hangs, 5 if the machine or the driver fails.";
 #[derive(Debug, Args)]
 pub struct MapArgs {
     /// Saved maps, in order of time; `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present = "demo")]
+    #[arg(value_name = "FILE", required_unless_present = "demo", value_parser = parse::input())]
     pub files: Vec<PathBuf>,
     /// Draw a heap that the program makes, instead of files.
     ///
@@ -42,24 +42,24 @@ pub struct MapArgs {
     /// Ordinal of the GPU of --demo; `warpheap doctor` lists them. Requires a GPU.
     ///
     /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N", conflicts_with = "files")]
+    #[arg(long, value_name = "N", value_parser = parse::ordinal, conflicts_with = "files")]
     pub device: Option<u32>,
     /// Write the picture to this file; `-` is standard output.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub svg: Option<JsonTarget>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub svg: Option<Target>,
     /// Write the maps to this file: one, or an array of several; `-` is standard output.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub json: Option<Target>,
     /// Write the figures of the maps over time to this file, as Chrome trace JSON for Perfetto; `-`
     /// is standard output. The times of the maps must increase.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub perfetto: Option<JsonTarget>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub perfetto: Option<Target>,
     /// Print a report of the last map: what holds the memory, and why allocations failed.
     ///
     /// Default: no.
@@ -103,18 +103,4 @@ pub enum ColourChoice {
     Always,
     /// Never
     Never,
-}
-
-impl MapArgs {
-    /// The files that are written, each with its option.
-    pub fn targets(&self) -> Vec<(&'static str, &JsonTarget)> {
-        let all = [("--svg", &self.svg), ("--json", &self.json), ("--perfetto", &self.perfetto)];
-        all.into_iter().filter_map(|(option, target)| Some((option, target.as_ref()?))).collect()
-    }
-
-    /// The target that is standard output, or else any.
-    pub fn output(&self) -> Option<&JsonTarget> {
-        let targets = self.targets().into_iter().map(|(_, target)| target);
-        targets.max_by_key(|target| **target == JsonTarget::Stdout)
-    }
 }

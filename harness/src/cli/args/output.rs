@@ -1,6 +1,6 @@
 //! The results and the time limit of a run.
 
-use super::super::parse::{self, JsonTarget};
+use super::super::parse::{self, Target};
 use clap::Args;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ pub struct OutputArgs {
     /// Write the results, and how to reproduce them, to this file; `-` is standard output.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::json_target)]
-    pub json: Option<JsonTarget>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub json: Option<Target>,
     /// Exit with status 4 if a step (a round, a figure, a pool, a demonstration) takes longer than
     /// this many seconds; 0 disables the limit. A hung kernel cannot be cancelled, so such a run
     /// writes no results.

@@ -1,8 +1,9 @@
 //! The options of `warpheap pool`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, JsonTarget};
+use super::super::parse::{self, Target};
 use super::device::{BackendChoice, DeviceArgs};
 use super::export::{EXPORT_EXAMPLES, PoolExportArgs};
+use super::given;
 use super::output::OutputArgs;
 use super::report::{CompareArgs, PageArgs};
 use clap::{Args, Subcommand};
@@ -89,25 +90,17 @@ pub enum PoolCommand {
 }
 
 impl PoolCommand {
-    /// Target of the results, or of the export.
-    pub fn json(&self) -> Option<&JsonTarget> {
-        match self {
-            PoolCommand::Replay(args) => args.run.output.json.as_ref(),
-            PoolCommand::Export(args) => Some(&args.out),
-            PoolCommand::Bench(args) => args.run.output.json.as_ref(),
-            PoolCommand::Demo(args) => args.output.json.as_ref(),
-            PoolCommand::Show(args) => args.run.output.json.as_ref(),
-        }
-    }
-
-    /// File of the page.
-    pub fn page(&self) -> Option<&Path> {
-        match self {
-            PoolCommand::Bench(args) => args.page.html.as_deref(),
-            PoolCommand::Replay(_) | PoolCommand::Export(_) | PoolCommand::Demo(_) | PoolCommand::Show(_) => {
-                None
+    /// What is written, each with its option.
+    pub fn outputs(&self) -> Vec<(&'static str, &Target)> {
+        given(match self {
+            PoolCommand::Replay(args) => vec![("--json", &args.run.output.json)],
+            PoolCommand::Export(args) => return vec![("--out", &args.out)],
+            PoolCommand::Bench(args) => {
+                vec![("--json", &args.run.output.json), ("--html", &args.page.html)]
             }
-        }
+            PoolCommand::Demo(args) => vec![("--json", &args.output.json)],
+            PoolCommand::Show(args) => vec![("--json", &args.run.output.json)],
+        })
     }
 
     /// The file that is read.
@@ -132,7 +125,7 @@ pub struct PoolRunArgs {
     /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
     ///
     /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::ordinal)]
     pub device: Option<u32>,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -141,8 +134,8 @@ pub struct PoolRunArgs {
 /// `warpheap pool replay`
 #[derive(Debug, Args)]
 pub struct PoolReplayArgs {
-    /// The log. Required.
-    #[arg(long, value_name = "FILE")]
+    /// The log; `-` is standard input. Required.
+    #[arg(long, value_name = "FILE", value_parser = parse::input())]
     pub trace: PathBuf,
     /// The pool. Default: all, one after the other.
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]

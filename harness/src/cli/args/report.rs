@@ -1,6 +1,6 @@
 //! The options of pages and comparisons. Their doc comments are the text of `--help`.
 
-use super::super::parse;
+use super::super::parse::{self, Target};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,22 +20,22 @@ Exit status: 0 on success, 1 if --against shows that something became worse, 2 i
 /// The page of a run.
 #[derive(Debug, Args)]
 pub struct PageArgs {
-    /// Write the results as a page with charts to this file.
+    /// Write the results as a page with charts to this file; `-` is standard output.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::file)]
-    pub html: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub html: Option<Target>,
 }
 
 /// The comparison with older results.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Compare with the results in this JSON file, and exit with status 1 if something became worse
-    /// beyond noise, or fails more often.
+    /// beyond noise, or fails more often; `-` is standard input.
     ///
     /// The results must be of the same command and device. Measurements of fewer than 5 rounds have
     /// no verdict. Default: no comparison.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse::input())]
     pub against: Option<PathBuf>,
     /// The smallest change of a median that counts: 10%, 2.5%.
     ///
@@ -48,18 +48,19 @@ pub struct CompareArgs {
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Results of bench, stress or pool bench, as --json wrote them; `-` is standard input.
-    #[arg(value_name = "RESULTS", required = true)]
+    #[arg(value_name = "RESULTS", required = true, value_parser = parse::input())]
     pub files: Vec<PathBuf>,
-    /// Write the page to this file.
+    /// Write the page to this file; `-` is standard output.
     ///
     /// Default: none. Required without --against and --svg.
-    #[arg(long, value_name = "FILE", value_parser = parse::file, required_unless_present_any = ["against", "svg"])]
-    pub html: Option<PathBuf>,
-    /// Write the chart --chart to this file as SVG, for light and dark pages.
+    #[arg(long, value_name = "FILE", value_parser = parse::target(), required_unless_present_any = ["against", "svg"])]
+    pub html: Option<Target>,
+    /// Write the chart --chart to this file as SVG, for light and dark pages; `-` is standard
+    /// output.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::file, requires = "chart")]
-    pub svg: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target(), requires = "chart")]
+    pub svg: Option<Target>,
     /// The chart of --svg, as in `time: alloc over threads`: its group and its title on the page.
     /// The error for another name lists all.
     ///

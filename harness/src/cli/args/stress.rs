@@ -1,12 +1,11 @@
 //! The options of `warpheap stress`. Their doc comments are the text of `--help`.
 
-use super::super::parse::{self, Sizes};
+use super::super::parse::{self, Sizes, Target};
 use super::device::DeviceArgs;
 use super::output::OutputArgs;
 use super::report::PageArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
 use std::time::Duration;
 use warpheap_harness::stress::{AllocatorKind, Plant, SizeMix, Workload};
 
@@ -129,12 +128,12 @@ pub struct StressArgs {
     /// Default: 1024.
     #[arg(long, value_name = "N", value_parser = parse::count, requires = "delays")]
     pub delay_one_in: Option<u32>,
-    /// Save a map of the heap to this file, for `warpheap map`: after the last round, before its
-    /// live blocks are freed.
+    /// Save a map of the heap to this file, for `warpheap map`; `-` is standard output: after the
+    /// last round, before its live blocks are freed.
     ///
     /// Default: none.
-    #[arg(long, value_name = "FILE", value_parser = parse::file)]
-    pub map: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub map: Option<Target>,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

@@ -54,7 +54,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     let info = chosen.device.info()?;
     let json = args.output.json.as_ref();
     let results = write_results(json, "bench", Some(&info), chosen.kernels(), &report, console)?;
-    report_run(&results, status, args.page.html.as_deref(), old.as_ref(), console)
+    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];

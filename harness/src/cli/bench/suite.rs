@@ -34,7 +34,7 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
     let info = chosen.device.info()?;
     let json = args.output.json.as_ref();
     let results = write_results(json, "bench", Some(&info), chosen.kernels(), &report, console)?;
-    report_run(&results, status, args.page.html.as_deref(), old.as_ref(), console)
+    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 /// The device with the kernels. The CPU runs only the quick suite.

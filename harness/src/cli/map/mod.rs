@@ -8,13 +8,11 @@ mod read;
 use super::args::{BackendChoice, ColourChoice, DemoHeap, MapArgs};
 use super::backend::choose_bare;
 use super::console::Console;
-use super::parse::JsonTarget;
-use super::results::{check_target, reject_overwrite, watchdog, write_target};
+use super::results::{watchdog, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
 use crate::report::heap_map::{Style, svg, terminal};
 use crate::report::trace::{check_times, perfetto_of_maps};
-use std::path::PathBuf;
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
 
@@ -27,7 +25,6 @@ const ADVICE: &str = "Check whether `warpheap doctor` gets a response from the d
 
 /// Draws the maps.
 pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
-    check_targets(&args)?;
     let maps = match args.demo {
         Some(kind) => demo_maps(kind, &args, console)?,
         None => read::maps(&args.files)?,
@@ -47,29 +44,12 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
         write_target(target, "trace", console, |to| perfetto_of_maps(&maps, to))?;
     }
     if let Some(target) = &args.json {
-        write_target(target, "map", console, |to| match &maps[..] {
-            [map] => file::print(&mut { to }, map),
-            maps => file::print(&mut { to }, &maps),
+        write_target(target, "map", console, |mut to| match &maps[..] {
+            [map] => file::print(&mut to, map),
+            maps => file::print(&mut to, &maps),
         })?;
     }
     Ok(Status::Clean)
-}
-
-/// Fails before the run if a picture or a map cannot be written after it, or would replace a map.
-fn check_targets(args: &MapArgs) -> Result<(), Failure> {
-    let (targets, inputs) = (args.targets(), || args.files.iter().map(PathBuf::as_path));
-    for (_, target) in &targets {
-        check_target(Some(target))?;
-        reject_overwrite(inputs(), JsonTarget::file(target))?;
-    }
-    for (i, (option, target)) in targets.iter().enumerate() {
-        if let Some((other, _)) = targets[..i].iter().find(|(_, before)| before == target) {
-            return Err(Failure::usage(format_args!(
-                "{other} and {option} have the same target; write at least one of them to another file"
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn demo_maps(kind: DemoHeap, args: &MapArgs, console: &Console) -> Result<Vec<HeapMap>, Failure> {

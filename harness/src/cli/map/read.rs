@@ -1,6 +1,6 @@
 //! Reads saved maps.
 
-use super::super::results::read;
+use super::super::input::{name, read};
 use super::super::status::Failure;
 use serde_json::Value;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ pub fn maps(files: &[PathBuf]) -> Result<Vec<HeapMap>, Failure> {
 }
 
 fn maps_of(path: &Path) -> Result<Vec<HeapMap>, Failure> {
-    let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    let name = name(path);
     let failed = |why: &dyn Display| Failure::usage(format_args!("cannot draw {name}: {why}"));
     let text = read(path).map_err(|error| failed(&error))?;
     let value = serde_json::from_slice(&text).map_err(|error| failed(&format_args!("not JSON: {error}")))?;

@@ -42,7 +42,7 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     let status = conclude(&report, console);
     let json = args.run.output.json.as_ref();
     let results = write_results(json, "pool-bench", Some(&info), None, &report, console)?;
-    report_run(&results, status, args.page.html.as_deref(), old.as_ref(), console)
+    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 /// Puts the driver's memory, the baseline of all comparisons, first.

@@ -2,11 +2,11 @@
 
 use super::super::args::{PoolExportArgs, TraceFormat};
 use super::super::console::Console;
+use super::super::input::{self, ReadSeek};
 use super::super::results::write_target;
 use super::super::status::{Failure, Status};
 use crate::report::human::Count;
 use crate::report::trace::{perfetto, pytorch};
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use warpheap_harness::pool_tools::timeline::{EventsSummary, Filter, Log};
@@ -14,7 +14,7 @@ use warpheap_harness::pool_tools::timeline::{EventsSummary, Filter, Log};
 /// Exports the events of the log that pass the filters.
 pub fn run(args: PoolExportArgs, console: &Console) -> Result<Status, Failure> {
     let filter = filter(&args)?;
-    let (mut log, path) = (open(&args.trace)?, args.trace.display());
+    let (mut log, path) = (open(&args.trace)?, input::name(&args.trace));
     if !args.tag.is_empty() && !log.has_tags() {
         return Err(Failure::usage(format_args!("{path}: --tag needs a log with the column `tag`")));
     }
@@ -47,11 +47,9 @@ fn filter(args: &PoolExportArgs) -> Result<Filter, Failure> {
     Ok(Filter { min_size, max_size, from: args.from.map(nanos), to: args.to.map(nanos), streams, tags })
 }
 
-fn open(path: &Path) -> Result<Log<File>, Failure> {
-    let named = |why: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {why}", path.display()));
-    let file = File::open(path)
-        .map_err(|error| named(&format_args!("{error}; --trace names a log of allocations")))?;
-    Log::scan(file).map_err(|error| named(&error))
+fn open(path: &Path) -> Result<Log<Box<dyn ReadSeek>>, Failure> {
+    let named = |why| Failure::usage(format_args!("{}: {why}", input::name(path)));
+    Log::scan(input::log_twice(path)?).map_err(named)
 }
 
 fn tell(summary: &EventsSummary, console: &Console) {

@@ -3,14 +3,13 @@
 use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
+use super::super::input;
 use super::super::named::pools;
 use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
 use crate::report::human::{BinaryBytes, Count, Seconds};
 use crate::report::table::Summary;
 use serde::Serialize;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use warpheap_harness::pool_tools::replay::{
     Findings, Hosts, ReplayConfig, ReplayReport, Trace, TraceSummary, replay,
@@ -32,7 +31,7 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
     let chosen = choose_bare(args.run.backend, args.run.device)?;
-    console.say(format_args!("warpheap pool replay of {}", args.trace.display()));
+    console.say(format_args!("warpheap pool replay of {}", input::name(&args.trace)));
     chosen.say(console)?;
     tell_trace(trace.summary(), console);
     let config = ReplayConfig { bytes: args.bytes, hosts: args.threads };
@@ -51,10 +50,8 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
 }
 
 fn read(path: &Path) -> Result<Trace, Failure> {
-    let named = |why: &dyn std::fmt::Display| Failure::usage(format_args!("{}: {why}", path.display()));
-    let file = File::open(path)
-        .map_err(|error| named(&format_args!("{error}; --trace names a log of allocations")))?;
-    Trace::read(BufReader::new(file)).map_err(|error| named(&error))
+    let named = |why| Failure::usage(format_args!("{}: {why}", input::name(path)));
+    Trace::read(input::log(path)?).map_err(named)
 }
 
 fn tell_trace(trace: &TraceSummary, console: &Console) {

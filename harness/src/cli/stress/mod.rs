@@ -11,14 +11,14 @@ mod watch;
 use super::args::StressArgs;
 use super::backend::after_a_hang;
 use super::console::Console;
+use super::parse::Target;
 use super::report::report_run;
-use super::results::write_results;
+use super::results::{write_results, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
 use outcome::{Outcome, outcome_of};
 use serde::Serialize;
 use session::Session;
-use std::path::Path;
 use watch::Watch;
 
 /// The kept results of all runs.
@@ -38,9 +38,6 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
         narrate::points(console);
         return Ok(Status::Clean);
     }
-    if let Some(path) = &args.map {
-        file::check(path).map_err(Failure::usage)?;
-    }
     let session = Session::new(&args)?;
     let advice = after_a_hang(session.chosen.device.backend(), session.replay);
     let mut watch = Watch::new(*console, args.output.watchdog, advice, session.seed);
@@ -55,26 +52,23 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     }
     watch.finish();
     let exit = narrate::closing(&session, &outcomes, console);
-    if let Some(path) = &args.map {
-        save_map(path, &outcomes, console)?;
+    if let Some(target) = &args.map {
+        save_map(target, &outcomes, console)?;
     }
     let (replay, seed) = (session.replay, session.seed);
     let results = StressResults { exit_status: exit as u8, replay, seed, runs: &outcomes };
     let (info, kernels) = (session.chosen.device.info().ok(), session.chosen.kernels());
     let json = args.output.json.as_ref();
     let results = write_results(json, "stress", info.as_ref(), kernels, results, console)?;
-    report_run(&results, exit, args.page.html.as_deref(), None, console)
+    report_run(&results, exit, args.page.html.as_ref(), None, console)
 }
 
 /// Writes the map of the heap. A run that crashed has none.
-fn save_map(path: &Path, outcomes: &[Outcome], console: &Console) -> Result<(), Failure> {
+fn save_map(target: &Target, outcomes: &[Outcome], console: &Console) -> Result<(), Failure> {
     let reports = outcomes.iter().filter_map(|outcome| outcome.report.as_ref());
     let Some(map) = reports.into_iter().find_map(|report| report.map.as_ref()) else {
         console.warn("no map is saved: the run of the heap has no report");
         return Ok(());
     };
-    let failed = |error: file::WriteError| Failure { status: Status::Failed, message: error.to_string() };
-    file::write(path, map).map_err(failed)?;
-    console.say(format_args!("map: {}", path.display()));
-    Ok(())
+    write_target(target, "map", console, |mut to| file::print(&mut to, map))
 }

@@ -6,6 +6,7 @@ use crate::report::human::Count;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 use warpheap::Watchdog;
 use warpheap_harness::stress::{Limit, Progress, StressConfig};
@@ -14,6 +15,8 @@ use warpheap_harness::stress::{Limit, Progress, StressConfig};
 const LEAVE: Duration = Duration::from_secs(2);
 /// Interval of progress lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Interval of redrawing the progress bar.
+const TICK: Duration = Duration::from_millis(200);
 /// Minimum interval of rearming the watchdog. Each rearming starts a thread.
 const REARM_EVERY: Duration = Duration::from_secs(1);
 
@@ -142,8 +145,22 @@ fn bar(limit: Limit, name: &str) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     let bar = ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    tick(&bar);
     bar
+}
+
+/// Redraws the bar until it is finished. Without a thread it is redrawn after each round only.
+fn tick(bar: &ProgressBar) {
+    let bar = bar.downgrade();
+    let work = move || {
+        while let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.tick();
+            thread::sleep(TICK);
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("progress".into()).spawn(work) {
+        tracing::debug!(%error, "the progress bar is redrawn after each round only");
+    }
 }
 
 /// On Ctrl-C, prints the progress of the run and ends the process. No partial results are left

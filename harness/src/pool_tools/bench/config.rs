@@ -1,11 +1,14 @@
 //! What to measure.
 
 use crate::pool_tools::kinds::{POOLS, PoolKind};
+use crate::threads;
 use warpheap::Bytes;
 use warpheap::driver::{Backend, DeviceInfo};
 use warpheap::error::InvalidConfig;
 
 pub(super) const MIB: u64 = 1 << 20;
+/// The most random allocations. Their script takes some GiB.
+const MAX_ALLOCATIONS: u32 = 1 << 24;
 /// The largest random allocation.
 pub(super) const LARGEST: u64 = 64 * MIB;
 /// Number of random allocations on a GPU, as in RMM's benchmark.
@@ -25,9 +28,9 @@ pub struct PoolBenchConfig {
     pub only: Option<String>,
     /// Timed rounds of each pair, after 3 untimed ones; at least 1.
     pub rounds: u32,
-    /// Host threads of the multi-threaded pairs, at least 1.
+    /// Host threads of the multi-threaded pairs, from 1 to 1024.
     pub threads: u32,
-    /// Number of random allocations, at least 1.
+    /// Number of random allocations, from 1 to 2^24.
     pub allocations: u32,
     /// Maximum live bytes of the random allocations; at least 64 MiB.
     pub cap_bytes: u64,
@@ -58,18 +61,19 @@ impl PoolBenchConfig {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
-    /// allocation.
+    /// allocation, and for more host threads or
+    /// allocations than there can be.
     pub fn check(&self) -> warpheap::Result<()> {
-        let max = LARGEST;
-        if self.cap_bytes >= max {
-            return Ok(());
+        let invalid = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
+        if self.cap_bytes < LARGEST {
+            let why = format!("a single random allocation may have {}", Bytes(LARGEST));
+            return invalid("cap", Bytes(self.cap_bytes).to_string(), why);
         }
-        Err(InvalidConfig::Pool {
-            setting: "cap",
-            given: Bytes(self.cap_bytes).to_string(),
-            why: format!("a single random allocation may have {}", Bytes(max)),
+        if self.allocations > MAX_ALLOCATIONS {
+            let why = format!("it must be at most {MAX_ALLOCATIONS}");
+            return invalid("allocations", self.allocations.to_string(), why);
         }
-        .into())
+        threads::check(self.threads as usize)
     }
 
     /// Whether the figure of this name is selected.

@@ -8,12 +8,13 @@ use super::config::{MIB, PoolBenchConfig};
 use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::script::Demand;
 use crate::pool_tools::spread::Spread;
+use crate::threads::start;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use std::alloc::Layout;
-use std::sync::Barrier;
+use std::sync::{Barrier, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Device, Stream};
@@ -160,9 +161,17 @@ impl Course<'_> {
     /// The times of all threads in each timed round.
     fn run(&self, threads: u32, rounds: u32) -> Result<Vec<Vec<Duration>>> {
         let together = Barrier::new(threads as usize);
+        // Set when all threads have started. Without one of them the others would wait for ever.
+        let all_started = RwLock::new(false);
         let of_threads = thread::scope(|scope| {
-            let worker = || self.work(rounds, &together);
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            let worker = || {
+                let starts = *all_started.read().unwrap_or_else(PoisonError::into_inner);
+                if starts { self.work(rounds, &together) } else { Ok(Vec::new()) }
+            };
+            let mut is_started = all_started.write().unwrap_or_else(PoisonError::into_inner);
+            let workers: Vec<_> = (0..threads).map(|_| start(scope, worker)).collect::<Result<_, _>>()?;
+            *is_started = true;
+            drop(is_started);
             let times = workers.into_iter().map(|worker| worker.join());
             let times = times.map(|time| time.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             times.collect::<warpheap::Result<Vec<Vec<Duration>>>>()

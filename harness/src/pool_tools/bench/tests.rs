@@ -2,6 +2,7 @@ use super::config::{LARGEST, MIB, ON_CPU};
 use super::*;
 use crate::Error;
 use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind, Spread};
+use crate::threads::planted;
 use warpheap::driver::{Backend, Device};
 use warpheap::error::InvalidConfig;
 
@@ -131,6 +132,26 @@ fn allocations_beyond_the_pool_are_left_out_and_reported() {
     assert_eq!((report.pairs.len(), report.left_out.len()), (4, 4));
     let said = |part: &str| report.left_out.iter().all(|why| why.contains(part));
     assert!(said("pair of 256 B to 64 MiB") && said("40.0 MiB"), "{:?}", report.left_out);
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_ends_a_figure() {
+    let device = Device::cpu();
+    let config = PoolBenchConfig {
+        rounds: 1,
+        threads: 3,
+        only: Some(pairs::ONE_SIZE.into()),
+        pools: PoolKind::find(DRIVER).into_iter().collect(),
+        ..PoolBenchConfig::for_device(&device.info().unwrap())
+    };
+    // One thread for the first figure, and one or two for the second.
+    for started in [2, 3] {
+        planted::allow(started);
+        let report = run(&device, &config, &mut |_| ()).unwrap();
+        assert_eq!((report.pairs.len(), report.left_out.len()), (1, 1), "{:?}", report.left_out);
+        assert!(report.left_out[0].contains("cannot start a thread"), "{:?}", report.left_out);
+        assert_eq!(device.memory_in_use(), (0, 0));
+    }
 }
 
 #[test]

@@ -12,9 +12,9 @@
 //! I1: only the thread of step `next` makes a call.
 
 use super::session::Session;
+use crate::threads::start;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use warpheap::error::InvalidConfig;
 use warpheap::{Error, Result};
 
 /// The threads of a script, which take turns.
@@ -40,20 +40,13 @@ pub(super) fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
     let mut steps = vec![Vec::new(); script.threads];
     script.steps.iter().enumerate().for_each(|(number, step)| steps[step.thread].push(number));
     thread::scope(|scope| {
+        // Held until all threads have started, so that no call is made without one of them.
+        let mut state = turns.state();
         for (thread, steps) in steps.iter().enumerate() {
             let turns = &turns;
             let worker = move || turns.work(thread, steps);
-            if let Err(error) = thread::Builder::new().spawn_scoped(scope, worker) {
-                let why = format!(
-                    "the system cannot start thread {}: {error}; replay it on one thread",
-                    thread + 1
-                );
-                let given = script.threads.to_string();
-                turns.stop(Some(Error::InvalidConfig(InvalidConfig::Pool {
-                    setting: "threads",
-                    given,
-                    why,
-                })));
+            if let Err(error) = start(scope, worker) {
+                state.stopped = Some(Some(error));
                 return;
             }
         }

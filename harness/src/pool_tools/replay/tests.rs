@@ -1,5 +1,6 @@
 use super::*;
 use crate::pool_tools::POOLS;
+use crate::threads::planted;
 use std::alloc::Layout;
 use std::thread;
 use warpheap::Usage;
@@ -209,6 +210,29 @@ fn a_panic_of_the_pool_does_not_hang_the_other_threads() {
     let script = trace(LOG).script;
     let play = || play(&script, &pool, Hosts::AsLogged).map(drop);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).is_err());
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_ends_a_replay() {
+    let pool = SyncDriverAllocator::new(&Device::cpu());
+    let script = trace(LOG).script;
+    assert!(script.threads > 1);
+    for started in 0..script.threads {
+        planted::allow(started);
+        let error = play(&script, &pool, Hosts::AsLogged).unwrap_err();
+        assert!(matches!(error, Error::NoThread { .. }), "{error}");
+        assert_eq!(pool.usage().used_bytes, 0, "nothing is left");
+    }
+    planted::allow(script.threads);
+    assert_eq!(play(&script, &pool, Hosts::AsLogged).unwrap().used_at_end, 0);
+}
+
+#[test]
+fn more_threads_than_there_can_be_are_rejected() {
+    let mut trace = trace(LOG);
+    trace.script.threads = 1025;
+    let error = replay(&Device::cpu(), &POOLS[0], &trace, config(Hosts::AsLogged)).unwrap_err();
+    assert!(error.to_string().contains("threads = 1025: it must be at most 1024"), "{error}");
 }
 
 #[test]

@@ -5,11 +5,12 @@ use super::stage::Stage;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use warpheap::Result;
 use warpheap::host_pools::DeviceAllocator;
+use warpheap::{Error, Result};
 
 const HOST_THREADS: u64 = 8;
 
@@ -46,9 +47,18 @@ pub fn overlaps(stage: &Stage, pool: &impl DeviceAllocator, load: Load) -> Resul
     let owned = Owned::default();
     thread::scope(|scope| {
         let work = |seed| operate(stage, pool, &owned, load, seed);
-        let threads: Vec<_> = (0..HOST_THREADS).map(|seed| scope.spawn(move || work(seed))).collect();
+        let start = |seed| thread::Builder::new().spawn_scoped(scope, move || work(seed));
+        let threads: Vec<_> = (0..HOST_THREADS).map(start).collect::<io::Result<_>>().map_err(no_thread)?;
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).sum()
     })
+}
+
+fn no_thread(error: io::Error) -> Error {
+    Error::NoThread {
+        what: "calls of a pool",
+        why: error.to_string(),
+        advice: "raise the system's limits on threads and mappings",
+    }
 }
 
 fn operate(

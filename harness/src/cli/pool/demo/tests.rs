@@ -14,7 +14,7 @@ type Faults = &'static [&'static [(Fault, &'static str)]];
 /// The checks of a step, and the names of those that failed.
 fn play(step: Step, fault: Option<Fault>) -> (Vec<Check>, BTreeSet<String>) {
     let chosen = Chosen::cpu(None, &KERNELS).unwrap_or_else(|error| panic!("{}", error.message));
-    let mut stage = Stage::new(&chosen.device, chosen.module(), &Console::new(None)).unwrap();
+    let mut stage = Stage::new(&chosen.device, chosen.module(), &Console::new([])).unwrap();
     stage.fault = fault;
     println!("injected: {fault:?}");
     // A fault may end the step before its last check. Without a fault nothing does.
@@ -182,9 +182,9 @@ fn a_failed_check_is_a_fault_and_the_other_steps_still_run() {
     };
     let chosen = Chosen::cpu(None, &KERNELS).unwrap_or_else(|error| panic!("{}", error.message));
     let report =
-        show(&FAILING, &chosen, &Console::new(None)).unwrap_or_else(|error| panic!("{}", error.message));
+        show(&FAILING, &chosen, &Console::new([])).unwrap_or_else(|error| panic!("{}", error.message));
     let holds: Vec<_> = report.checks.iter().map(|check| check.holds).collect();
     assert_eq!((holds, report.failed()), (vec![false, true, false, false, false], 4));
     assert!(report.error.as_ref().is_some_and(|error| error.contains("cannot allocate")));
-    assert_eq!(conclude(&[report], &Console::new(None)), Status::Fault);
+    assert_eq!(conclude(&[report], &Console::new([])), Status::Fault);
 }

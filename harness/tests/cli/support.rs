@@ -19,7 +19,9 @@ pub fn stress(args: &str) -> Output {
 }
 
 pub fn status(output: &Output) -> i32 {
-    output.status.code().expect("it ended by itself")
+    let signal =
+        || panic!("it did not end by itself, but by {}: {}", output.status, stdout_and_stderr(output));
+    output.status.code().unwrap_or_else(signal)
 }
 
 pub fn out(output: &Output) -> String {

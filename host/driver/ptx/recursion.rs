@@ -305,7 +305,9 @@ impl<'a> Value<'a> {
 
     /// Copies the value between two variables, in the largest pieces that its alignment allows.
     fn write_copy(&self, text: &mut String, from: &str, to: &str) {
-        let piece = [8, 4, 2, 1].into_iter().find(|piece| self.bytes % piece == 0 && self.align % piece == 0);
+        let piece = [8, 4, 2, 1]
+            .into_iter()
+            .find(|piece| self.bytes.is_multiple_of(*piece) && self.align.is_multiple_of(*piece));
         let piece = piece.unwrap_or(1);
         let bits = piece * 8;
         for at in (0..self.bytes).step_by(piece) {

@@ -2,8 +2,11 @@
 //!
 //! In the machine code of a function that calls, loops, and counts in uniform registers, there must
 //! be a point where a warp that has diverged meets again (`BSSY`). Otherwise each part of the warp
-//! increments the counter of all. NVIDIA's ptxas assembles the texts that the driver links, and its
-//! nvdisasm prints the code; both are looked up as in `support/assembler.rs`.
+//! increments the counter of all. Kernels are left out: they are never recursive, and a loop over a
+//! kernel's parameter does not diverge, so it needs no such point.
+//!
+//! NVIDIA's ptxas assembles the texts that the driver links, and its nvdisasm prints the code; both
+//! are looked up as in `support/assembler.rs`.
 
 use crate::support::assembler::{assemble_to, nvdisasm, ptxas};
 use crate::support::{SHIPPED_KERNELS, built};
@@ -45,7 +48,7 @@ fn parted(code: &str) -> Vec<&str> {
         }
         calls && loops && uniform && !meets
     };
-    functions.filter(is_parted).map(|function| function.lines().next().unwrap_or_default()).collect()
+    functions.filter(is_parted).filter_map(|function| function.split(':').next()).collect()
 }
 
 /// The machine code of `ptx`, relocatable.
@@ -67,7 +70,9 @@ fn warps_meet_again_in_all_code_that_is_linked() {
             for input in &inputs {
                 let code = disassembled(&ptxas, &nvdisasm, input, arch);
                 assert!(code.contains("BSSY") || inputs.len() > 1, "{folder}: no code that diverges");
-                let parted = parted(&code);
+                let kernels: Vec<_> = warpheap_build::entries(input).collect();
+                let mut parted = parted(&code);
+                parted.retain(|name| !kernels.contains(name));
                 assert!(parted.is_empty(), "{folder} on {arch}: {parted:#?}");
             }
         }
@@ -92,5 +97,5 @@ fn a_function_without_a_meeting_point_is_found() {
         function("no_loop", &[call, add, ahead].concat()),
         function("no_counter", &[call, back].concat()),
     ];
-    assert_eq!(parted(&code.concat()), ["bad:"]);
+    assert_eq!(parted(&code.concat()), ["bad"]);
 }

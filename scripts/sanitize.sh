@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Runs host tests under sanitizers. usage: scripts/sanitize.sh [memory | threads]; default: both.
+# Runs host tests under sanitizers. usage: scripts/sanitize.sh [memory | address | threads | miri]...;
+# default: memory, address and threads.
 #
 # memory: under valgrind: kernels on the CPU, copies, drops, and concurrent calls of other threads.
 #   With this --max-stackframe, valgrind regards stacks at least 40,000 bytes apart as separate. The
 #   stacks of lanes (fibers) are 128 KiB apart.
-# threads: the host pools under ThreadSanitizer, with an instrumented standard library.
-#   ThreadSanitizer does not support fibers, so tests that run kernels are skipped.
+# address: under AddressSanitizer, with its search for leaks and with an instrumented standard
+#   library that checks its own preconditions: kernels on the CPU, the driver's model, host pools.
+# threads: the same tests under ThreadSanitizer, except for some that take minutes. With the cfg
+#   `tsan`, the executor tells it which fiber runs, and a fence is an operation that it knows.
+# miri: under Miri, which must be installed as a component of a nightly toolchain
+#   (WARPHEAP_MIRI=TOOLCHAIN; default: nightly): the allocators of `gpu/` with their model of a GPU,
+#   and the parts of the host pools that call no foreign function. Miri has no fibers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,52 +30,87 @@ memory() (
     "${tests[@]}" --lib -- --test-threads=1 faults::races driver::registry driver::cpu
 )
 
-# Skipped: tests that run kernels, and some tests that take minutes. Each is the start of a name.
-skipped=(
-    bump_pool::a_region_can_be_allocated_to_the_last_byte
-    driver_pool::a_block_crosses_streams
-    driver_pool::a_trim_keeps
-    handles::threads::handles_move_between_threads
-    threads::caching_with_all_adaptors
-)
-
-threads() (
-    local rustc runtime
+# instrumented SANITIZER RUNTIME FLAGS...: sets the environment of a build with an instrumented
+# standard library.
+instrumented() {
+    local sanitizer=$1 rustc runtime
+    shift
     # A compiler with the source of the standard library, and the runtime of any rustup toolchain.
     rustc=${WARPHEAP_RUSTC:-/usr/bin/rustc}
-    runtime=$(find "$(rustc --print target-libdir)" -name 'librustc*_rt.tsan.a' | head -n 1)
+    runtime=$(find "$(rustc --print target-libdir)" -name "librustc*_rt.$1.a" | head -n 1)
+    shift
     if [ -z "$runtime" ] || [ ! -d "$("$rustc" --print sysroot)/lib/rustlib/src/rust/library/std" ]; then
-        echo "ThreadSanitizer needs its runtime (a toolchain of rustup's) and $rustc with the source of std" >&2
+        echo "a sanitizer needs its runtime (a toolchain of rustup's) and $rustc with the source of std" >&2
         exit 2
     fi
     local link="-Clink-arg=-Wl,--whole-archive -Clink-arg=$runtime -Clink-arg=-Wl,--no-whole-archive"
     # The runtime replaces libc functions, so libc must follow it on the linker's command line.
     link+=" -Clink-arg=-lc -Clink-arg=-lm -Clink-arg=-Wl,--unresolved-symbols=ignore-in-object-files"
-    # DOCS_RS: GPU kernels are not needed. --target: build scripts must not get the flags.
-    export DOCS_RS=1 RUSTC=$rustc RUSTC_BOOTSTRAP=1 TSAN_OPTIONS=halt_on_error=1
-    export RUSTFLAGS="-Zsanitizer=thread -Zexternal-clangrt $link"
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/threads
-    local tests=(cargo test --locked -Zbuild-std --target "$target" -p warpheap --test host_pools --)
-    local all name
-    all=$("${tests[@]}" --list)
-    for name in "${skipped[@]}"; do
+    # DOCS_RS: GPU kernels are not needed.
+    export DOCS_RS=1 RUSTC=$rustc RUSTC_BOOTSTRAP=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+    export RUSTFLAGS="-Zsanitizer=$sanitizer -Zexternal-clangrt $* $link"
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/$sanitizer
+    # --target: build scripts must not get the flags.
+    tests=(cargo test --locked -Zbuild-std --target "$target" -p warpheap)
+}
+
+# skipping TEST NAME...: runs a test program without the tests whose names start so.
+skipping() {
+    local program=("${tests[@]}" --test "$1" --) all name
+    shift
+    all=$("${program[@]}" --list)
+    for name in "$@"; do
         grep -q "^$name" <<<"$all" || {
             echo "no test is called $name: name it in this script as it is called today" >&2
             exit 1
         }
     done
-    "${tests[@]}" --test-threads=1 "${skipped[@]/#/--skip=}"
+    "${program[@]}" --test-threads=1 "${@/#/--skip=}"
+}
+
+address() (
+    local tests
+    # The checks of the standard library's own preconditions need its debug assertions.
+    instrumented address asan -Zub-checks=yes
+    tests+=(--features corosensei/sanitizer)
+    "${tests[@]}" --lib -- --test-threads=1 simt:: driver:: host_pools:: faults::
+    skipping simt
+    skipping host_pools
+    skipping driver
 )
 
-case "${1:-both}" in
-    memory) memory ;;
-    threads) threads ;;
-    both)
-        memory
-        threads
-        ;;
-    *)
-        sed -n 's/^# .*usage: //p' "$0" >&2
+threads() (
+    local tests
+    instrumented thread tsan --cfg tsan
+    export TSAN_OPTIONS=halt_on_error=1
+    "${tests[@]}" --lib -- --test-threads=1 simt:: driver:: host_pools::
+    skipping simt
+    skipping host_pools
+    skipping driver
+)
+
+miri() (
+    local toolchain=${WARPHEAP_MIRI:-nightly}
+    cargo "+$toolchain" miri --version >/dev/null 2>&1 || {
+        echo "Miri is no component of the toolchain $toolchain: rustup component add miri rust-src --toolchain $toolchain" >&2
         exit 2
-        ;;
-esac
+    }
+    export DOCS_RS=1 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/miri PROPTEST_CASES=4
+    # -Zmiri-disable-isolation: property tests read the time and files. -Zmiri-permissive-provenance:
+    # addresses on the device are integers.
+    export MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance'
+    cargo "+$toolchain" miri test --locked -p warpheap-device --lib --test bump_properties --test freelist_properties
+    cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::bins \
+        host_pools::caching::ladder host_pools::adaptor::logged::read host_pools::tag
+)
+
+[ $# -gt 0 ] || set -- memory address threads
+for kind; do
+    case $kind in
+        memory | address | threads | miri) "$kind" ;;
+        *)
+            sed -n 's/^# .*usage: //p' "$0" >&2
+            exit 2
+            ;;
+    esac
+done

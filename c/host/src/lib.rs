@@ -23,6 +23,8 @@ mod device;
 mod device_library;
 mod failure;
 mod freelist;
+#[cfg(test)]
+mod fuzz;
 mod heap;
 mod heap_reports;
 mod lock;

@@ -9,6 +9,8 @@ mod backend;
 mod bench;
 mod console;
 mod doctor;
+#[cfg(all(test, unix))]
+mod fuzz;
 mod input;
 mod map;
 mod named;
@@ -44,21 +46,23 @@ pub fn main() -> ExitCode {
 /// Runs the command.
 fn run(cli: Cli) -> Status {
     log_to_stderr(cli.verbose);
-    let (inputs, outputs) = (cli.command.inputs(), cli.command.outputs());
-    let console = Console::new(outputs.iter().map(|(_, target)| *target));
-    let checked = check_files(&inputs, &outputs);
-    let result = checked.and_then(|()| match cli.command {
-        Command::Stress(args) => stress::run(args, &console),
-        Command::Doctor(args) => doctor::run(args, &console),
-        Command::Bench(args) => bench::run(args, &console),
-        Command::Map(args) => map::run(args, &console),
-        Command::Pool(args) => pool::run(args, &console),
-        Command::Report(args) => report::run(args, &console),
-    });
-    result.unwrap_or_else(|Failure { status, message }| {
+    let console = Console::new(cli.command.outputs().iter().map(|(_, target)| *target));
+    execute(cli.command, &console).unwrap_or_else(|Failure { status, message }| {
         console.warn(format_args!("error: {message}"));
         status
     })
+}
+
+fn execute(command: Command, console: &Console) -> Result<Status, Failure> {
+    check_files(&command.inputs(), &command.outputs())?;
+    match command {
+        Command::Stress(args) => stress::run(args, console),
+        Command::Doctor(args) => doctor::run(args, console),
+        Command::Bench(args) => bench::run(args, console),
+        Command::Map(args) => map::run(args, console),
+        Command::Pool(args) => pool::run(args, console),
+        Command::Report(args) => report::run(args, console),
+    }
 }
 
 /// The status of a run, or that of its text if some of that was lost.

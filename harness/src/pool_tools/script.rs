@@ -75,26 +75,42 @@ impl Script {
         let size = self.layouts.iter().map(Layout::size).max()?;
         let align = self.layouts.iter().map(Layout::align).max()?;
         let largest = Layout::from_size_align(size, align).ok()?;
-        let total_bytes = self.layouts.iter().map(|layout| layout.size() as u64).sum();
+        // The sizes of a log can have any sum, which fits into 128 bits.
+        let bytes_of = |layout: &Layout| layout.size() as u128;
+        let total_bytes = at_most(self.layouts.iter().map(bytes_of).sum());
         let total_blocks = self.layouts.len();
         let mut demand = Demand { bytes, largest, peak_blocks: 0, peak_bytes: 0, total_bytes, total_blocks };
         let (mut blocks, mut live) = (0, 0);
         for step in &self.steps {
-            let size = self.layouts[step.slot].size() as u64;
+            let size = bytes_of(&self.layouts[step.slot]);
             match step.action {
                 Action::Alloc => (blocks, live) = (blocks + 1, live + size),
                 Action::Free => (blocks, live) = (blocks - 1, live - size),
             }
             demand.peak_blocks = demand.peak_blocks.max(blocks);
-            demand.peak_bytes = demand.peak_bytes.max(live);
+            demand.peak_bytes = demand.peak_bytes.max(at_most(live));
         }
         Some(demand)
     }
 }
 
+fn at_most(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_of_any_sum_are_a_demand() {
+        let mut script = Script::default();
+        let layout = Layout::from_size_align(1 << 62, 1).unwrap();
+        let slots: Vec<_> = (0..5).map(|_| script.alloc(0, 0, layout)).collect();
+        slots.into_iter().for_each(|slot| script.free(0, 0, slot));
+        let demand = script.demand(None).unwrap();
+        assert_eq!((demand.total_bytes, demand.peak_bytes), (u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn the_demand_is_what_is_live_at_one_time() {

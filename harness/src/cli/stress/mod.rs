@@ -63,6 +63,12 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     report_run(&results, exit, args.page.html.as_ref(), None, console)
 }
 
+/// Fails if the arguments cannot be run.
+#[cfg(test)]
+pub fn validate(args: &StressArgs) -> Result<(), Failure> {
+    Session::new(args).map(drop)
+}
+
 /// Writes the map of the heap. A run that crashed has none.
 fn save_map(target: &Target, outcomes: &[Outcome], console: &Console) -> Result<(), Failure> {
     let reports = outcomes.iter().filter_map(|outcome| outcome.report.as_ref());

@@ -61,7 +61,7 @@ pub struct TraceSummary {
 pub struct Findings {
     /// Their number.
     pub count: u64,
-    /// Their bytes.
+    /// Their bytes, at most 2^64 - 1.
     pub bytes: u64,
     /// The first of them, at most five.
     pub first: Vec<Finding>,
@@ -80,7 +80,7 @@ pub struct Finding {
 impl Findings {
     fn add(&mut self, row: &LogRow, what: impl FnOnce() -> String) {
         self.count += 1;
-        self.bytes += row.record.size;
+        self.bytes = self.bytes.saturating_add(row.record.size);
         if self.first.len() < KEPT {
             self.first.push(Finding { line: row.line, what: what() });
         }

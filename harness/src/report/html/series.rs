@@ -177,7 +177,8 @@ fn note(group: &Group<'_>) -> String {
 /// The points that are not drawn: `heap: 2 points left out, 12 operations failed`.
 fn failed(series: &Series) -> Option<String> {
     let points = series.points.iter().filter(|point| point.failed > 0);
-    let (count, failed) = points.fold((0, 0), |(count, sum), point| (count + 1, sum + point.failed));
+    let (count, failed) =
+        points.fold((0, 0_u64), |(count, sum), point| (count + 1, sum.saturating_add(point.failed)));
     let points = if count == 1 { "point" } else { "points" };
     (count > 0).then(|| {
         format!("{}: {count} {points} left out, {} operations failed", series.contender, Count(failed))

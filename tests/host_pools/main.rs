@@ -15,6 +15,7 @@ mod driver_pool;
 #[path = "../driver/support.rs"]
 #[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
 mod driver_support;
+mod drops;
 mod handles;
 #[path = "../driver/held.rs"]
 mod held;
@@ -22,6 +23,7 @@ mod held;
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
 mod logged;
+mod output;
 mod pending;
 mod prelude;
 mod suite;

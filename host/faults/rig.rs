@@ -1,7 +1,8 @@
 //! The blocks of a pool under test, and the checks on each call.
 
+use super::ledger::Ledger;
 use super::subjects::Pool;
-use crate::driver::fault_injection::{Call, Moment, Run, is_injected};
+use crate::driver::fault_injection::{Call, Run, is_injected};
 use crate::driver::{Range, Stream};
 use crate::error::{Error, OutOfMemory, Result};
 use crate::host_pools::address_of;
@@ -19,8 +20,7 @@ struct Block {
 pub(super) struct Rig<'a> {
     pub run: &'a Run,
     live: Vec<Block>,
-    /// Freed blocks: address, length, and the last work that used them.
-    freed: Vec<(u64, u64, Moment)>,
+    ledger: Ledger,
     /// Driver calls of the scenario itself.
     pub own_calls: Vec<Call>,
 }
@@ -31,7 +31,7 @@ fn layout(size: usize) -> Layout {
 
 impl<'a> Rig<'a> {
     pub fn new(run: &'a Run) -> Rig<'a> {
-        Rig { run, live: Vec::new(), freed: Vec::new(), own_calls: Vec::new() }
+        Rig { run, live: Vec::new(), ledger: Ledger::default(), own_calls: Vec::new() }
     }
 
     /// Makes a driver call that is not the pool's.
@@ -82,14 +82,8 @@ impl<'a> Rig<'a> {
         let run = self.run;
         let (start, bytes) = (address_of(block.ptr), block.layout.size() as u64);
         assert!(start.is_multiple_of(block.layout.align() as u64));
-        let meets = |other: u64, length: u64| start < other + length && other < start + bytes;
-        for other in &self.live {
-            assert!(!meets(address_of(other.ptr), other.layout.size() as u64), "{run}: two blocks overlap");
-        }
-        for (other, length, work) in &self.freed {
-            let is_ordered = !meets(*other, *length) || run.faults.is_after(&block.alloc_stream, *work);
-            assert!(is_ordered, "{run}: {bytes} B at {start:#x} may still be in use");
-        }
+        let allocated = self.ledger.allocated(&run.faults, (start, bytes), &block.alloc_stream);
+        allocated.unwrap_or_else(|why| panic!("{run}: {why}"));
         self.live.push(block);
     }
 
@@ -111,7 +105,7 @@ impl<'a> Rig<'a> {
         // SAFETY: a live block; `stream` is ordered after the work of other streams on it.
         let done = self.run.attempt(|| unsafe { pool.deallocate(block.ptr, block.layout, stream) });
         match done {
-            Some(()) => self.freed.push((start, bytes, last)),
+            Some(()) => self.ledger.freed(start, &[last]),
             None => {
                 assert!(pool.usage().used_bytes >= bytes, "{}: the block is still allocated", self.run);
                 self.live.insert(0, block);

@@ -22,6 +22,7 @@ mod held;
 #[path = "../driver/kernels.rs"]
 #[allow(dead_code, reason = "only some of the kernels are launched here")]
 mod kernels;
+mod limits;
 mod logged;
 mod output;
 mod pending;

@@ -2,6 +2,7 @@
 
 use super::calls::Call;
 use super::faults::Faults;
+use super::late::LateStreams;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
 use crate::driver::backend::{
@@ -21,17 +22,43 @@ struct FaultyDevice {
     /// Allocated ranges that were not freed. The drop frees them on the CPU device, which checks
     /// that all its memory is freed.
     ranges: Mutex<Vec<Range>>,
+    /// In place of the CPU device's streams, if set.
+    late: Option<Arc<LateStreams>>,
 }
 
 /// A new device with `memory_bytes` bytes, which does not fail yet, and its fault controls.
 pub(crate) fn faulty_device(memory_bytes: u64) -> (Device, Arc<Faults>) {
-    let faults = Faults::new(true);
+    device_over(Faults::new(true), memory_bytes, None)
+}
+
+/// As [`faulty_device`]; all work of its streams runs late. A driver call runs a job with a
+/// probability of one in `one_in`, or never if that is 0.
+pub(crate) fn late_device(
+    memory_bytes: u64,
+    seed: u64,
+    one_in: u64,
+) -> (Device, Arc<Faults>, Arc<LateStreams>) {
+    let late = LateStreams::new(seed, one_in);
+    let (device, faults) = device_over(Faults::new(false), memory_bytes, Some(late.clone()));
+    (device, faults, late)
+}
+
+fn device_over(
+    faults: Arc<Faults>,
+    memory_bytes: u64,
+    late: Option<Arc<LateStreams>>,
+) -> (Device, Arc<Faults>) {
     let inner = CpuDevice::new(Executor::new(Mode::Parallel { workers: 1 }), memory_bytes);
-    let faulty = FaultyDevice { inner, faults: faults.clone(), ranges: Mutex::default() };
+    let faulty = FaultyDevice { inner, faults: faults.clone(), ranges: Mutex::default(), late };
     (Device::over(Box::new(faulty)), faults)
 }
 
 impl FaultyDevice {
+    /// Runs all work that is late.
+    fn catch_up(&self) {
+        self.late.iter().for_each(|late| late.run_all());
+    }
+
     fn waited(&self) {
         self.faults.state().clocks.host_waited_for_all();
     }
@@ -108,6 +135,7 @@ impl DeviceBackend for FaultyDevice {
         self.faults.call(Call::Synchronize)?;
         // Count first: CPU pools query events during the call below.
         self.faults.state().clocks.waits += 1;
+        self.catch_up();
         self.inner.synchronize()?;
         self.waited();
         Ok(())
@@ -119,13 +147,18 @@ impl DeviceBackend for FaultyDevice {
 
     fn drain(&self) {
         self.faults.state().clocks.waits += 1;
+        self.catch_up();
         self.inner.drain();
         self.waited();
     }
 
     fn stream(&self) -> Result<Arc<dyn StreamBackend>> {
         self.faults.call(Call::NewStream)?;
-        Ok(Arc::new(FaultyStream::over(self.inner.stream()?, self.faults.clone())))
+        let inner = match &self.late {
+            Some(late) => Arc::new(late.add()),
+            None => self.inner.stream()?,
+        };
+        Ok(Arc::new(FaultyStream::over(inner, self.faults.clone())))
     }
 
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>> {

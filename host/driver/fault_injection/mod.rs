@@ -4,7 +4,7 @@
 //! ```text
 //!   FaultyDevice ─┬─ FaultyStream ─ FaultyEvent
 //!                 ├─ FaultyPool               each call ─► Faults: count, hook, fail? ─► CPU call
-//!                 └─ FaultyVirtualMemory
+//!                 └─ FaultyVirtualMemory                   or, of a stream, LateStream
 //! ```
 //!
 //! [`Faults`] also tracks resources that were not freed (`held`), and the order of work between
@@ -16,15 +16,17 @@ mod device;
 mod each_call;
 mod faults;
 mod gate;
+mod late;
 mod memory;
 mod stream;
 
 pub(crate) use calls::Call;
 pub(crate) use clocks::Moment;
-pub(crate) use device::faulty_device;
+pub(crate) use device::{faulty_device, late_device};
 pub(crate) use each_call::{
     Run, all_calls_fail_for_a_while, all_calls_fail_for_good, each_call_fails_once, is_injected,
 };
 pub(crate) use faults::{Faults, Which};
 pub(crate) use gate::gate;
+pub(crate) use late::LateStreams;
 pub(crate) use stream::faulty_stream;

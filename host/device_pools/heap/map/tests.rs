@@ -63,6 +63,8 @@ fn the_totals_are_those_of_the_statistics() {
     };
     assert_eq!(totals, expected);
     assert_eq!(totals.fragmentation(), stats.fragmentation);
+    let in_class = |of: &crate::device_pools::HeapClassStats| of.free_blocks * of.class_bytes;
+    assert_eq!(stats.classes.iter().map(in_class).sum::<u64>(), stats.free_block_bytes);
     assert!(totals.live_bytes > 0 && totals.large_bytes > 0 && totals.free_slab_bytes > 0, "{totals:?}");
 }
 
@@ -192,6 +194,18 @@ fn a_report_has_the_figures_and_the_holders_of_its_map() {
     assert_eq!(report.limit_bytes, Some(BYTES));
     let failed = |last_failed_bytes| HeapMap { last_failed_bytes, ..map.clone() }.report().last_failed_bytes;
     assert_eq!((failed(0), failed(1), failed(4096)), (None, Some(1), Some(4096)));
+}
+
+#[test]
+fn the_largest_free_block_of_a_full_heap_is_one_that_was_freed() {
+    let heap = Heap::builder(8 << 20).build(&Device::cpu()).unwrap();
+    let layouts = vec![std::alloc::Layout::new::<[u64; 512]>(); 4096];
+    let blocks: Vec<_> = heap.allocate_many(&layouts).unwrap().into_iter().flatten().collect();
+    assert_eq!(heap.stats().unwrap().usage.largest_free_bytes, Some(0));
+    // SAFETY: no kernel uses the block.
+    unsafe { heap.deallocate_many(&blocks[7..8]) }.unwrap();
+    let usage = heap.stats().unwrap().usage;
+    assert_eq!((usage.largest_free_bytes, usage.used_bytes), (Some(4096), (8 << 20) - 4096));
 }
 
 #[test]

@@ -134,6 +134,19 @@ fn a_thread_finds_the_cache_of_its_pool_and_stream() {
     }
 }
 
+#[test]
+fn cached_blocks_of_all_streams_are_counted() {
+    let device = Device::cpu();
+    let pool = pool(&device);
+    let streams = [(); 3].map(|()| device.stream().unwrap());
+    for (streams, stream) in (1_u64..).zip(&streams) {
+        let ptr = alloc(&pool, 100_000, stream);
+        assert_eq!(pool.stats().misses, streams);
+        free(&pool, ptr, 100_000, stream);
+        assert_eq!(pool.stats().classes[0].cached_blocks, streams);
+    }
+}
+
 /// A slab with a live block is used, and only its live blocks are.
 #[test]
 fn a_report_counts_what_slabs_withhold_and_failed_allocations() {

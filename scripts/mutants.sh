@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests mutants of the device crate's allocators: `scripts/mutants.sh [SHARD]`, by default the first
-# of 50 shards, `0/50`, and prints those that all tests miss. The unit tests come first, then the
-# tests against models, then those that simulate warps; outcomes of each are in target/mutants.
-# `--sample` tests a few mutants that must all be caught. Installs cargo-mutants.
+# Tests mutants of the device crate's allocators: `scripts/mutants.sh [--host] [SHARD]`, by default
+# the first of 50 shards, `0/50`, and prints those that all tests miss. The unit tests come first,
+# then the tests against models, then those that simulate warps; outcomes of each are in
+# target/mutants. `--host` tests those of the host's pools: the unit tests first, then the pools'
+# test programs. `--sample` tests a few mutants that must all be caught. Installs cargo-mutants.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,8 +46,14 @@ if [ "${1:-}" = --sample ]; then
     exit
 fi
 
+package=(--package warpheap-device)
+if [ "${1:-}" = --host ]; then
+    # With the features that the tests of debug heaps and of names for NVIDIA's tools need.
+    package=(--package warpheap --features debug,nvtx)
+    shift
+fi
 shard=${1:-0/50}
-folder=$out/${shard/\//-of-}
+folder=$out/${package[1]}/${shard/\//-of-}
 rm -rf "$folder"
 mkdir -p "$folder"
 
@@ -58,7 +65,7 @@ stage() {
         only+=(--re "^$(sed 's/[][\\.*^$()+?{}|]/\\&/g' <<<"$mutant")\$")
     done <"$folder/missed.txt"
     mkdir "$folder/$1"
-    cargo mutants --package warpheap-device --output "$folder/$1" "${only[@]}" "${@:2}" || status=$?
+    cargo mutants "${package[@]}" --output "$folder/$1" "${only[@]}" "${@:2}" || status=$?
     # Missed mutants and timeouts are outcomes here, not failures.
     [[ $status =~ ^[023]$ ]] || exit "$status"
     # A filter by name does not apply to the mutants of fields.
@@ -72,10 +79,14 @@ stage() {
 }
 
 stage unit --shard "$shard" --sharding round-robin --cargo-arg=--lib
-stage models --cargo-arg=--test={'*_properties','heap_r*',faults}
-# The baseline of another package cannot be tested.
-stage warps --baseline skip --timeout 60 --test-package warpheap --test-package warpheap-harness \
-    --cargo-arg=--test={device_pools,simt,heap_groups}
+if [ "${package[1]}" = warpheap ]; then
+    stage pools --cargo-arg=--test={host_pools,device_pools,out_of_memory,nvtx}
+else
+    stage models --cargo-arg=--test={'*_properties','heap_r*',faults}
+    # The baseline of another package cannot be tested.
+    stage warps --baseline skip --timeout 60 --test-package warpheap --test-package warpheap-harness \
+        --cargo-arg=--test={device_pools,simt,heap_groups}
+fi
 
 echo "== missed:"
 cat "$folder/missed.txt"

@@ -3,6 +3,7 @@
 //! heaps.
 #![cfg(not(loom))]
 
+mod addresses;
 mod arguments;
 mod bump;
 #[cfg(feature = "debug")]
@@ -16,4 +17,5 @@ mod heap_growth;
 mod heap_host;
 mod heap_pieces;
 mod kernels;
+mod settings;
 mod support;

@@ -88,6 +88,24 @@ fn a_limit_is_exact_and_reports_the_rest() {
     assert_eq!((limited.limit(), limited.usage().largest_free_bytes), (100, Some(64)));
 }
 
+/// The address behind a block belongs to no block.
+#[test]
+fn the_end_of_a_block_is_not_inside_of_it() {
+    let (device, stream) = cpu();
+    let bump = BumpPool::builder(layout(256, 256)).build(&device).unwrap();
+    for (allocator, why) in [
+        (&driver(&device) as &dyn DeviceAllocator, "no live block is there"),
+        (&bump, "no block was allocated there"),
+    ] {
+        let block = alloc(allocator, layout(64, 64), &stream);
+        let at = |offset: usize| (DevicePtr(block.0.0.wrapping_byte_add(offset)), block.1);
+        let error = |offset| free(allocator, at(offset), &stream).unwrap_err().to_string();
+        assert!(error(64).contains(why), "{}", error(64));
+        assert!(!error(63).contains(why), "{}", error(63));
+        free(allocator, block, &stream).unwrap();
+    }
+}
+
 #[test]
 fn exactly_the_selected_call_fails() {
     let (device, stream) = cpu();
@@ -98,6 +116,9 @@ fn exactly_the_selected_call_fails() {
     assert_eq!(failing.usage().used_bytes, 64, "it was not passed on");
     free(&failing, block, &stream).unwrap();
     assert_eq!((failing.calls(), failing.failed()), (3, 1));
+    let counted = FailureInjected::new(driver(&device), Failures::Never);
+    free(&counted, alloc(&counted, layout(64, 64), &stream), &stream).unwrap();
+    assert_eq!((counted.calls(), counted.failed()), (2, 0));
 }
 
 #[test]

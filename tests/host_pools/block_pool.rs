@@ -69,4 +69,46 @@ fn invalid_settings_are_rejected() {
     rejected(layout(16, 16), 1 << 32, "from 1 to 4294967295");
     rejected(layout(1 << 40, 16), 1 << 30, "exceeds the address space");
     rejected(layout(1 << 40, 16), 1 << 20, "cannot allocate");
+    rejected(layout(1 << 48, 16), 1, "cannot allocate");
+}
+
+/// An error of a free names the block that contains the address, and where the block starts.
+#[test]
+fn an_invalid_free_is_described_by_its_place() {
+    let (device, stream) = cpu();
+    let block = layout(48, 16);
+    let pool = block_pool(&device, block, 5);
+    let blocks: Vec<_> = (0..5).map(|_| alloc(&pool, block, &stream)).collect();
+    let start = pool.address();
+    let error = |address: u64, layout: Layout| {
+        free(&pool, (DevicePtr(address as *mut u8), layout), &stream).unwrap_err().to_string()
+    };
+    for (index, offset) in [(0, 1), (0, 47), (3, 16), (4, 47)] {
+        let place = format!("it lies inside of block {index}, which starts at {:#x}", start + 48 * index);
+        let text = error(start + 48 * index + offset, block);
+        assert!(text.contains(&place), "{place:?} is not in: {text}");
+    }
+    for outside in [start - 1, start - 48, start + 240, start + 288, u64::MAX] {
+        let text = error(outside, block);
+        assert!(text.contains(&format!("it is not in the 240 B at {start:#x} of the pool")), "{text}");
+    }
+    let text = error(start + 3 * 48, layout(24, 16));
+    assert!(text.contains("block 3: "), "{text}");
+    free(&pool, blocks[2], &stream).unwrap();
+    assert!(error(start + 2 * 48, block).contains("block 2 is already free"));
+}
+
+/// Every free block can be allocated, wherever it is: their places do not matter.
+#[test]
+fn a_report_has_no_free_ranges() {
+    let (device, stream) = cpu();
+    let pool = block_pool(&device, layout(64, 64), 4);
+    let blocks: Vec<_> = (0..4).map(|_| alloc(&pool, layout(64, 64), &stream)).collect();
+    assert_eq!(pool.usage().largest_free_bytes, Some(0));
+    free(&pool, blocks[0], &stream).unwrap();
+    free(&pool, blocks[2], &stream).unwrap();
+    let report = pool.report();
+    assert_eq!((report.free_ranges, report.largest_free_bytes), (None, None));
+    assert_eq!((report.free_bytes, report.used_bytes, report.reserved_bytes), (128, 128, 256));
+    assert_eq!(pool.usage().largest_free_bytes, Some(64));
 }

@@ -236,3 +236,38 @@ fn the_devices_own_pool_outlives_its_handles() {
         again.set_release_threshold(before).unwrap();
     }
 }
+
+#[test]
+fn no_reuse_between_streams_allows_none_of_the_three_ways() {
+    let none = ReusePolicies::none();
+    let ways = |of: ReusePolicies| {
+        [of.follow_event_dependencies, of.allow_opportunistic, of.allow_internal_dependencies]
+    };
+    assert_eq!((ways(none), ways(ReusePolicies::default())), ([false; 3], [true; 3]));
+}
+
+#[test]
+fn a_threshold_may_be_as_large_as_the_pool_but_not_larger() {
+    let (device, stream) = cpu();
+    let build = |max: u64, threshold: u64| {
+        DriverPool::builder().max_size(max).release_threshold(threshold).build(&device)
+    };
+    for (max, threshold) in [(4 * MIB, 0), (4 * MIB, MIB), (4 * MIB, 4 * MIB)] {
+        let pool = build(max, threshold).unwrap();
+        assert_eq!((pool.max_size(), pool.release_threshold().unwrap()), (Some(max), threshold));
+        let block = alloc(&pool, mib(4), &stream);
+        let error = pool.allocate(layout(1, 1), &stream).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+        free(&pool, block, &stream).unwrap();
+        let limits = (pool.report().limit_bytes, pool.report().limited_bytes);
+        assert_eq!(limits, (Some(max), Some(0)));
+    }
+    let error = build(4 * MIB, 4 * MIB + 1).unwrap_err().to_string();
+    assert!(error.contains("release_threshold") && error.contains("never exceeds its max_size"), "{error}");
+    let total = device.info().unwrap().memory_total;
+    assert_eq!(build(total, 0).unwrap().max_size(), Some(total));
+    for (max, why) in [(0, "at least 1 B"), (total + 1, "has ")] {
+        let error = build(max, 0).unwrap_err().to_string();
+        assert!(error.contains("max_size") && error.contains(why), "{error}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Handles: their contents, when and on which stream they free their block, and what the type
 //! system permits.
 
+mod boxes;
 mod ends;
 mod threads;
 mod values;

@@ -181,3 +181,19 @@ fn invalid_logs_are_rejected_and_empty_ones_have_no_rows() {
     assert!(matches!(error, Error::AllocLog { what: "read", .. }), "{error}");
     assert_eq!(read_log(&b""[..]).unwrap(), []);
 }
+
+/// Nanoseconds since the log was begun.
+#[test]
+fn the_times_of_a_log_are_those_of_the_calls() {
+    let (device, stream) = cpu();
+    let (start, apart) = (std::time::Instant::now(), std::time::Duration::from_millis(2));
+    let logged = Logged::new(driver(&device), Vec::new());
+    let block = alloc(&logged, layout(64, 8), &stream);
+    std::thread::sleep(apart);
+    free(&logged, block, &stream).unwrap();
+    let elapsed = start.elapsed().as_nanos() as u64;
+    let (_, bytes) = logged.into_parts().unwrap();
+    let rows = read_log(&bytes[..]).unwrap();
+    assert!(rows[1].time - rows[0].time >= apart.as_nanos() as u64, "{rows:?}");
+    assert!(rows[1].time <= elapsed, "{rows:?}");
+}

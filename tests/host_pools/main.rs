@@ -15,6 +15,7 @@ mod driver_pool;
 #[path = "../driver/support.rs"]
 #[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
 mod driver_support;
+mod drops;
 mod handles;
 #[path = "../driver/held.rs"]
 mod held;
@@ -23,6 +24,7 @@ mod held;
 mod kernels;
 mod limits;
 mod logged;
+mod output;
 mod pending;
 mod prelude;
 mod suite;

@@ -148,3 +148,34 @@ impl Bump {
         Ok((root, lines.map(Shard::from_words).collect()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Device;
+
+    /// I1: free, leased and wasted granules are those of the arena at most.
+    #[test]
+    fn more_granules_than_the_arena_has_are_a_violation() {
+        for shards in [0, 3] {
+            let mut arena = Bump::builder(1600).min_align(16).shards(shards).build(&Device::cpu()).unwrap();
+            assert_eq!(arena.check().unwrap(), []);
+            let violations = |arena: &Bump| arena.check().unwrap().iter().map(|of| of.invariant).collect();
+            let check = |arena: &Bump, expected: &[&str]| {
+                let found: Vec<&str> = violations(arena);
+                assert_eq!(found, expected, "{shards} shards");
+            };
+            arena.granules -= 1;
+            check(&arena, &["I1"]);
+            arena.granules += 5;
+            check(&arena, &[]);
+            // The third word counts wasted granules.
+            let mut root = arena.read_state().unwrap().0.to_words();
+            for (wasted, expected) in [(4, &[][..]), (5, &["I1"])] {
+                root[2] = wasted;
+                arena.state.write(0, &root).unwrap();
+                check(&arena, expected);
+            }
+        }
+    }
+}

@@ -3,15 +3,16 @@
 use super::BumpPool;
 use super::cursor::Cursor;
 use super::order::ResetOrder;
-use crate::driver::fault_injection::faulty_stream;
+use crate::driver::fault_injection::{faulty_stream, gate};
 use crate::driver::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::host_pools::DeviceAllocator;
 use crate::host_pools::address_of;
-use crate::host_pools::{Statistics, SyncDriverAllocator};
+use crate::host_pools::{DriverPool, Statistics, SyncDriverAllocator};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
+use std::time::Duration;
 use warpheap_device::kernel::DevicePtr;
 
 const BLOCK: Layout = Layout::new::<[u64; 8]>();
@@ -110,6 +111,28 @@ fn a_drop_waits_for_the_streams_of_all_frees() {
     free(&pool, alloc(&pool, &second), &second).unwrap();
     drop(pool);
     assert_eq!(of_pool.waits(), 2, "the reset, and the free since");
+}
+
+/// The pool's stream cannot wait for the stream of the free, which is blocked for some time.
+#[test]
+fn a_drop_waits_for_the_device_if_the_driver_fails_to_order_it() {
+    let device = Device::cpu();
+    let upstream = DriverPool::builder().build(&device).unwrap();
+    let mut pool = BumpPool::builder(BLOCK).build_over(&upstream).unwrap();
+    let (stream, (event, gate), (pool_stream, of_pool)) =
+        (device.stream().unwrap(), gate(&device), faulty_stream(&device));
+    pool.pool_stream = pool_stream;
+    let ptr = pool.allocate(BLOCK, &stream).unwrap();
+    stream.wait(&event).unwrap();
+    free(&pool, ptr, &stream).unwrap();
+    of_pool.fail(true);
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(30));
+        gate.open();
+    });
+    drop(pool);
+    assert!(stream.is_done().unwrap(), "the drop did not wait");
+    opener.join().unwrap();
 }
 
 /// Two concurrent frees on one stream: the order of their events is unknown.

@@ -1,6 +1,8 @@
 //! Streams whose driver calls fail, streams that have ended, and the invariants of the pool.
 
+mod drops;
 mod growth;
+mod limits;
 mod starved;
 
 use super::CachingPool;

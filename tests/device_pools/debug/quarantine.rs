@@ -44,6 +44,15 @@ fn a_write_after_the_free_is_seen_when_the_block_leaves() {
     }
 }
 
+#[test]
+fn a_report_says_that_freed_blocks_are_in_quarantine() {
+    for bench in benches(8) {
+        free(&bench.heap, &allocate(&bench.heap, 4, 40));
+        let text = bench.heap.report().unwrap().to_string();
+        assert!(text.contains("are in quarantine, or free for one size class each"), "{text}");
+    }
+}
+
 /// Also if the record is overwritten: then the block is never allocated again.
 #[test]
 fn a_record_that_is_written_over_in_quarantine_is_seen() {

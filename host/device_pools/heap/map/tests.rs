@@ -63,6 +63,8 @@ fn the_totals_are_those_of_the_statistics() {
     };
     assert_eq!(totals, expected);
     assert_eq!(totals.fragmentation(), stats.fragmentation);
+    let in_class = |of: &crate::device_pools::HeapClassStats| of.free_blocks * of.class_bytes;
+    assert_eq!(stats.classes.iter().map(in_class).sum::<u64>(), stats.free_block_bytes);
     assert!(totals.live_bytes > 0 && totals.large_bytes > 0 && totals.free_slab_bytes > 0, "{totals:?}");
 }
 
@@ -161,6 +163,8 @@ fn invalid_maps_are_rejected_with_the_place() {
     contains(rejected(&|map| map.slab_bytes = 0), "slabs of 0 bytes");
     contains(rejected(&|map| map.slab_bytes = 3), "slabs of 3 bytes");
     contains(rejected(&|map| map.heap_bytes = 1 << 50), "its sizes are no heap");
+    contains(rejected(&|map| map.heap_bytes += 1), "its sizes are no heap");
+    contains(rejected(&|map| (map.slab_bytes, map.heap_bytes) = (3 << 14, 3 << 20)), "slabs of 49152 bytes");
     contains(rejected(&|map| map.mapped_bytes += 1), "1048577 of them mapped");
     contains(rejected(&|map| map.parts[1].first_slab = 2), "parts[1] has 3 slabs from slab 2 on");
     contains(rejected(&|map| map.parts[1].slabs = 0), "parts[1] has 0 slabs");
@@ -187,6 +191,38 @@ fn a_report_has_the_figures_and_the_holders_of_its_map() {
     let sum = |of: fn(&crate::report::Holder) -> u64| report.holders.iter().map(of).sum::<u64>();
     assert_eq!((sum(|of| of.blocks), sum(|of| of.bytes)), (totals.live_blocks, totals.live_bytes));
     assert_eq!(report.failed_allocations, Some(map.failed_allocations));
+    assert_eq!(report.limit_bytes, Some(BYTES));
+    let failed = |last_failed_bytes| HeapMap { last_failed_bytes, ..map.clone() }.report().last_failed_bytes;
+    assert_eq!((failed(0), failed(1), failed(4096)), (None, Some(1), Some(4096)));
+}
+
+#[test]
+fn the_largest_free_block_of_a_full_heap_is_one_that_was_freed() {
+    let heap = Heap::builder(8 << 20).build(&Device::cpu()).unwrap();
+    let layouts = vec![std::alloc::Layout::new::<[u64; 512]>(); 4096];
+    let blocks: Vec<_> = heap.allocate_many(&layouts).unwrap().into_iter().flatten().collect();
+    assert_eq!(heap.stats().unwrap().usage.largest_free_bytes, Some(0));
+    // SAFETY: no kernel uses the block.
+    unsafe { heap.deallocate_many(&blocks[7..8]) }.unwrap();
+    let usage = heap.stats().unwrap().usage;
+    assert_eq!((usage.largest_free_bytes, usage.used_bytes), (Some(4096), (8 << 20) - 4096));
+}
+
+#[test]
+fn a_part_ends_where_the_next_one_begins() {
+    let map = map_of(&used_heap());
+    let ends = map.parts.iter().map(MapPart::end);
+    let starts = map.parts.iter().skip(1).map(|part| part.first_slab);
+    assert!(ends.eq(starts.chain([4096])));
+}
+
+#[test]
+fn a_snapshot_prints_its_slabs_and_its_faults() {
+    let heap = Heap::builder(BYTES).build(&Device::cpu()).unwrap();
+    let text = format!("{:?}", heap.snapshot().unwrap());
+    for part in ["HeapSnapshot", "slabs: 4096", "slab_bytes: 16384", "faults: 0"] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
 }
 
 #[test]

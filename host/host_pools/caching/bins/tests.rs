@@ -67,6 +67,16 @@ fn the_smallest_large_block_that_fits_is_allocated() {
     }
 }
 
+/// Also if the block that was freed last fits, or has the exact size.
+#[test]
+fn the_block_that_was_freed_last_is_allocated_only_if_it_is_the_best() {
+    let mut of = Fixture::new(&[33 * MIB / 16, 34 * MIB / 16]);
+    assert_eq!(of.alloc(33 * MIB / 16 - 512, 256), Some(33 * MIB / 16), "the smallest");
+    let mut of = Fixture::new(&[35 * MIB / 16, 33 * MIB / 16]);
+    assert_eq!(of.alloc(33 * MIB / 16, 1 << 20), Some(35 * MIB / 16), "the aligned one");
+    assert_eq!(of.alloc(33 * MIB / 16, 512), Some(33 * MIB / 16), "the exact size");
+}
+
 /// I2.
 #[test]
 fn a_bin_keeps_the_blocks_that_were_freed_last() {

@@ -73,7 +73,9 @@ fn rmm_logs_are_read_unchanged() {
     let rows = read_log(log.as_bytes()).unwrap();
     assert_eq!((rows[0].time, rows[1].time), (3_602_000_003_000, 3_602_000_004_000));
     assert_eq!((rows[0].align, rows[0].stream, rows[1].stream), (256, 0, 0x7f_fe10));
-    for time in ["24:00:00.000000", "01:60:00.000000", "01:02:03.5", "01:02:03", "1:2:3:000004:5"] {
+    for time in
+        ["24:00:00.000000", "01:60:00.000000", "01:02:03.5", "01:02:03", "1:2:3:000004:5", "01:02:61.000000"]
+    {
         assert_eq!(time_of_day(time), None, "{time}");
     }
 }
@@ -101,6 +103,13 @@ fn the_time_of_day_continues_after_midnight() {
     // Idle for more than 12 hours; rows that were written late on the same day.
     assert_eq!(seconds(&["01:00:00.000000", "14:00:00.000000"]), [3600.0, 50_400.0]);
     assert_eq!(seconds(&["13:00:00.000000", "01:30:00.000000"]), [46_800.0, 5400.0]);
+    // Exactly 12 hours earlier is the same day; a later row of the first day is never before it.
+    assert_eq!(seconds(&["13:00:00.000000", "01:00:00.000000"]), [46_800.0, 3600.0]);
+    assert_eq!(seconds(&["00:00:00.000000", "23:59:00.000000"]), [0.0, 86_340.0]);
+    // After a midnight, a rise by 23 hours is the same day, and one by more is the day before.
+    let night = ["23:30:00.000000", "00:30:00.000000"];
+    assert_eq!(seconds(&[night[0], night[1], "23:30:00.000000"])[2], DAY + 84_600.0);
+    assert_eq!(seconds(&[night[0], night[1], "23:30:01.000000"])[2], 84_601.0);
     // A leap second is the last one of its day.
     assert_eq!(seconds(&["23:59:60.500000", "00:00:00.750000"]), [DAY + 0.5, DAY + 0.75]);
     let log = format!("{NAMES}1,86399000000000,allocate,0x1,1,1,1\n1,5,free,0x1,1,1,1\n");
@@ -133,6 +142,24 @@ fn frees_and_allocations_of_one_clock_tick_are_ordered_by_address() {
     );
     let rows = read_rows(log.as_bytes()).unwrap();
     assert_eq!(rows.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 2, 4, 6, 5]);
+}
+
+/// Two allocations wait for the frees of their addresses, in the other order.
+#[test]
+fn each_free_is_followed_by_the_allocation_of_its_address() {
+    let log = format!(
+        "{NAMES}1,1,allocate,0x100,4,1,1\n1,1,allocate,0x200,4,1,1\n1,9,allocate,0x100,4,1,1\n\
+         1,9,allocate,0x200,4,1,1\n1,9,free,0x200,4,1,1\n1,9,free,0x100,4,1,1\n"
+    );
+    let rows = read_rows(log.as_bytes()).unwrap();
+    assert_eq!(rows.iter().map(|row| row.line).collect::<Vec<_>>(), [2, 3, 6, 5, 7, 4]);
+}
+
+#[test]
+fn a_reader_knows_whether_its_log_has_tags() {
+    let has_tags = |header: &str| LogReader::new(header.as_bytes()).unwrap().has_tags();
+    assert!(has_tags("thread,time,action,pointer,size,stream,align,tag\n"));
+    assert!(!has_tags(NAMES) && !has_tags(""));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs host tests under sanitizers. usage: scripts/sanitize.sh [memory | address | threads | miri]...;
-# default: memory, address and threads.
+# Runs host tests under sanitizers.
+# usage: scripts/sanitize.sh [memory | address | threads | miri]...
+# The default is memory, address and threads.
 #
 # memory: under valgrind: kernels on the CPU, copies, drops, and concurrent calls of other threads.
 #   With this --max-stackframe, valgrind regards stacks at least 40,000 bytes apart as separate. The
@@ -96,8 +97,8 @@ miri() (
         exit 2
     }
     export DOCS_RS=1 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/miri PROPTEST_CASES=4
-    # -Zmiri-disable-isolation: property tests read the time and files. -Zmiri-permissive-provenance:
-    # addresses on the device are integers.
+    # -Zmiri-disable-isolation: property tests read the time and files.
+    # -Zmiri-permissive-provenance: addresses on the device are integers.
     export MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance'
     cargo "+$toolchain" miri test --locked -p warpheap-device --lib --test bump_properties --test freelist_properties
     cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::bins \

@@ -191,8 +191,8 @@ impl Device {
 
     /// Sets the size of the stack that each thread of later kernels has, and returns the size that
     /// is in effect. The driver's default is 1 KiB, which is too small for most kernels with
-    /// recursion, `sort`, trait objects or formatting. A kernel that needs more than the limit fails
-    /// with an illegal address, or computes wrong results.
+    /// recursion, `sort`, trait objects or formatting. A kernel that needs more fails with an
+    /// illegal address, or computes wrong results.
     ///
     /// The driver reserves this memory for all threads that can be resident at a time: 8 GiB for 32
     /// KiB on an H100. On the CPU, an executor has the setting when it is created.

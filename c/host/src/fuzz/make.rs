@@ -112,7 +112,7 @@ impl Call {
         let [first, second, ..] = self.numbers;
         let (bytes, align) = (first as usize, if self.validity < 10 { 0 } else { second as usize });
         let (owner, block, status);
-        if self.function % 2 == 0 {
+        if self.function.is_multiple_of(2) {
             owner = self.owner(state, Kind::Heap);
             let heap = wh_heap_owner { id: owner };
             let call = |block| c!(wh_heap_allocate(heap, bytes, align, block));
@@ -143,7 +143,7 @@ impl Call {
             let status = check(c!(wh_string_free(string)));
             return state.freed_string(status, string);
         }
-        let kind = if self.function % 2 == 0 { Kind::Heap } else { Kind::Pool };
+        let kind = if self.function.is_multiple_of(2) { Kind::Heap } else { Kind::Pool };
         let owner = self.owner(state, kind);
         let address = self.address(state, owner);
         let status = match kind {

@@ -259,11 +259,8 @@ fn damaged(mut bytes: Vec<u8>, cut: Option<Cut>) -> Vec<u8> {
             let at = at.index(end + 1);
             bytes.splice(at..at, new).for_each(drop);
         }
-        Some(Cut::Change(at, byte)) => {
-            if end > 0 {
-                bytes[at.index(end)] = byte;
-            }
-        }
+        Some(Cut::Change(at, byte)) if end > 0 => bytes[at.index(end)] = byte,
+        Some(Cut::Change(..)) => {}
     }
     bytes
 }

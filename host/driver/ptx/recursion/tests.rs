@@ -1,3 +1,4 @@
+use super::trampoline::values;
 use super::*;
 use std::collections::HashSet;
 

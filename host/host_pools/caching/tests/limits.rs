@@ -125,7 +125,7 @@ fn a_thread_finds_the_cache_of_its_pool_and_stream() {
     let pools: Vec<_> = (0..40).map(|_| pool(&device)).collect();
     let streams: Vec<_> = (0..40).map(|_| device.stream().unwrap()).collect();
     let check = |pool: &CachingPool<_>, stream: &Stream| {
-        let found = pool.streams.with(stream, |cache| std::ptr::from_ref(cache));
+        let found = pool.streams.with(stream, std::ptr::from_ref);
         assert!(std::ptr::eq(found, Arc::as_ptr(&pool.streams.get(stream))));
     };
     for _ in 0..2 {

@@ -8,6 +8,7 @@ pub mod heap_map;
 pub mod html;
 pub mod human;
 pub mod palette;
+pub mod printable;
 pub mod provenance;
 pub mod saved;
 pub mod table;

@@ -51,6 +51,10 @@ mod some {
         }
 
         /// Called before the fiber runs. Returns the one that ran.
+        ///
+        /// Inlined: a call would be entered in the call stack of one fiber and left in that of the
+        /// other.
+        #[inline(always)]
         pub fn enter(&self) -> Tracked {
             // SAFETY: has no preconditions.
             let fiber = unsafe { __tsan_get_current_fiber() };

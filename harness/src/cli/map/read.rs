@@ -2,6 +2,7 @@
 
 use super::super::input::{name, read};
 use super::super::status::Failure;
+use crate::report::printable::make_printable;
 use serde_json::Value;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ fn maps_of(path: &Path) -> Result<Vec<HeapMap>, Failure> {
     let name = name(path);
     let failed = |why: &dyn Display| Failure::usage(format_args!("cannot draw {name}: {why}"));
     let text = read(path).map_err(|error| failed(&error))?;
-    let value = serde_json::from_slice(&text).map_err(|error| failed(&format_args!("not JSON: {error}")))?;
+    let mut value =
+        serde_json::from_slice(&text).map_err(|error| failed(&format_args!("not JSON: {error}")))?;
+    make_printable(&mut value);
     let maps = match value {
         Value::Array(maps) if maps.is_empty() => return Err(failed(&"the array has no map")),
         Value::Array(maps) => maps,

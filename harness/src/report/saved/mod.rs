@@ -9,6 +9,7 @@ pub use bench::{Bench, Bin, Collection, Figure, Latency, Point as SeriesPoint, S
 pub use pools::{Judged, Pair, Pools, Random};
 pub use stress::{Run, Stress};
 
+use super::printable::make_printable;
 use super::provenance::SCHEMA;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,8 @@ pub struct Saved {
 impl Saved {
     /// Reads the text of a file of results.
     pub fn parse(text: String) -> Result<Saved, Error> {
-        let value: Value = serde_json::from_str(&text)?;
+        let mut value: Value = serde_json::from_str(&text)?;
+        make_printable(&mut value);
         match value["schema"].as_str() {
             Some(SCHEMA) => {}
             Some(other) => return Err(Error::Schema(other.to_owned())),

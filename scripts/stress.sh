@@ -5,4 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
+# rustc and clippy of cargo's own toolchain, also if the PATH has a distribution's rustc before it.
+PATH=$(dirname "$(command -v cargo)"):$PATH
 exec cargo run --release --locked --features cli -- stress "$@"

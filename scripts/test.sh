@@ -26,6 +26,8 @@ trap 'kill $models_pid 2>/dev/null || true; rm -f "$models"' EXIT
 
 step set up
 scripts/setup.sh
+# rustc and clippy of cargo's own toolchain, also if the PATH has a distribution's rustc before it.
+PATH=$(dirname "$(command -v cargo)"):$PATH
 
 skipped=
 if [ -d "$(/usr/bin/rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library" ]; then

@@ -9,7 +9,7 @@
 //! are looked up as in `support/assembler.rs`.
 
 use crate::support::assembler::{assemble_to, nvdisasm, ptxas};
-use crate::support::{SHIPPED_KERNELS, built};
+use crate::support::{DEVICE_LIBRARY, SHIPPED_KERNELS, built};
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
@@ -17,9 +17,6 @@ use warpheap::driver::link_inputs;
 
 /// The kernels with sorts and recursion.
 const LANGUAGE: &str = "tests/language/src/kernels";
-
-/// Instructions that compute in uniform registers.
-const UNIFORM: [&str; 7] = ["UIADD", "UIMAD", "ULEA", "ULOP", "USHF", "USEL", "UISETP"];
 
 /// The functions in the output of nvdisasm that call, branch backward and compute in uniform
 /// registers, but never make a warp meet again.
@@ -40,7 +37,8 @@ fn parted(code: &str) -> Vec<&str> {
             let opcode = words.next().unwrap_or_default();
             calls |= opcode.starts_with("CALL");
             meets |= opcode.starts_with("BSSY");
-            uniform |= UNIFORM.iter().any(|name| opcode.starts_with(name));
+            // Instructions on uniform registers.
+            uniform |= opcode.starts_with('U');
             if opcode.starts_with("BRA") {
                 let target = instruction.split_once("`(").and_then(|(_, rest)| rest.split(')').next());
                 loops |= target.is_some_and(|target| labels.contains(target));
@@ -62,11 +60,11 @@ fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str) -> String 
 #[test]
 fn warps_meet_again_in_all_code_that_is_linked() {
     let (Some(ptxas), Some(nvdisasm)) = (ptxas(), nvdisasm()) else { return };
-    for folder in SHIPPED_KERNELS.into_iter().chain([LANGUAGE]) {
+    for folder in SHIPPED_KERNELS.into_iter().chain([DEVICE_LIBRARY, LANGUAGE]) {
         let Some(ptx) = built(folder, "sm_70") else { return };
         let inputs = link_inputs(&ptx).expect("what rustc writes can be linked");
         assert_eq!(inputs.len() > 1, folder == LANGUAGE, "only {LANGUAGE} has recursion");
-        for arch in ["sm_80", "sm_90"] {
+        for arch in ["sm_80", "sm_90", "sm_120"] {
             for input in &inputs {
                 let code = disassembled(&ptxas, &nvdisasm, input, arch);
                 assert!(code.contains("BSSY") || inputs.len() > 1, "{folder}: no code that diverges");

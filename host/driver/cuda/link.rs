@@ -28,7 +28,7 @@ impl Linked {
         let api = LinkApi::loaded().ok()?;
         let Some(inputs) = link_inputs(ptx) else {
             tracing::warn!(
-                "kernels with a recursive function of unknown form are not linked: loading them takes longer"
+                "the kernels have an alias, or a recursive function with an unsupported signature, and are not linked: loading takes longer"
             );
             return None;
         };

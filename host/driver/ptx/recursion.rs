@@ -29,10 +29,13 @@ use trampoline::{SUFFIX, Signature};
 /// recursion, which call each other. `ptxas --compile-only` and `nvlink` make the same code of
 /// them.
 ///
-/// `None` if `ptx` cannot be linked, because a recursive function has a declaration that LLVM does
-/// not write. The driver then compiles `ptx` without its linker, which takes longer.
+/// `None` if `ptx` cannot be linked: it has an alias, which may hide a recursion, or a recursive
+/// function with a signature that LLVM does not write. The driver then compiles `ptx` without its linker, which takes longer.
 pub fn link_inputs(ptx: &str) -> Option<Vec<Cow<'_, str>>> {
     let code = code_alone(ptx);
+    if code.contains(".alias") {
+        return None;
+    }
     let functions = Functions::of(&code);
     let calls = functions.closing_calls();
     if calls.is_empty() {

@@ -60,10 +60,10 @@ fn a_function_that_calls_itself_calls_its_trampoline() {
             "{HEAD}.extern .func (.param .b32 func_retval0) f (.param .b64 f_param_0);\n\
              .visible .func (.param .b32 func_retval0) f$trampoline (.param .b64 f_param_0)\n{{\n\
              \t.reg .b16 %x8;\n\t.reg .b16 %x16;\n\t.reg .b32 %x32;\n\t.reg .b64 %x64;\n\
-             \t.param .b64 argument0;\n\
-             \tld.param.b64 %x64, [f_param_0+0];\n\tst.param.b64 [argument0+0], %x64;\n\
-             \t.param .b32 result;\n\tcall.uni (result), f, (argument0);\n\
-             \tld.param.b32 %x32, [result+0];\n\tst.param.b32 [func_retval0+0], %x32;\n\
+             \t.param .b64 $argument0;\n\
+             \tld.param.b64 %x64, [f_param_0+0];\n\tst.param.b64 [$argument0+0], %x64;\n\
+             \t.param .b32 $result;\n\tcall.uni ($result), f, ($argument0);\n\
+             \tld.param.b32 %x32, [$result+0];\n\tst.param.b32 [func_retval0+0], %x32;\n\
              \tret;\n}}\n"
         )
     );
@@ -130,7 +130,11 @@ fn values_of_every_shape_are_copied() {
 
 #[test]
 fn declarations_of_unknown_form_are_not_linked() {
-    for parameters in [".reg .b64 x", ".param .align", ".param .quaternion x", ".param .b8 x[]", "x"] {
+    // An alias may hide a cycle.
+    let alias = format!("{HEAD}.func f() {{ call.uni g, (); ret; }}\n.func g();\n.alias g, f;\n");
+    assert_eq!(link_inputs(&alias), None);
+    let huge = format!(".param .b64 x[{}]", usize::MAX);
+    for parameters in [&huge, ".reg .b64 x", ".param .align", ".param .quaternion x", ".param .b8 x[]", "x"] {
         let text = format!("{HEAD}.func f({parameters}) {{ call.uni f, (param0); ret; }}\n");
         assert_eq!(link_inputs(&text), None, "{parameters}");
     }

@@ -5,7 +5,7 @@
 use crate::driver::ptx::size_of_type;
 use std::fmt::Write;
 
-/// What the name of a trampoline ends with. No symbol of rustc contains `$`.
+/// What the name of a trampoline ends with. No symbol of rustc or LLVM ends so.
 pub(super) const SUFFIX: &str = "$trampoline";
 
 /// The declaration of a function without its directives.
@@ -51,7 +51,7 @@ impl<'a> Signature<'a> {
         text.push_str("\t.reg .b16 %x8;\n\t.reg .b16 %x16;\n\t.reg .b32 %x32;\n\t.reg .b64 %x64;\n");
         let mut arguments = Vec::new();
         for (index, parameter) in self.parameters.iter().enumerate() {
-            let argument = format!("argument{index}");
+            let argument = format!("$argument{index}");
             let _ = writeln!(text, "\t{};", parameter.declared_as(&argument));
             parameter.write_copy(text, parameter.name, &argument);
             arguments.push(argument);
@@ -62,9 +62,9 @@ impl<'a> Signature<'a> {
                 let _ = writeln!(text, "\tcall.uni {}, ({arguments});", self.name);
             }
             Some(result) => {
-                let _ = writeln!(text, "\t{};", result.declared_as("result"));
-                let _ = writeln!(text, "\tcall.uni (result), {}, ({arguments});", self.name);
-                result.write_copy(text, "result", result.name);
+                let _ = writeln!(text, "\t{};", result.declared_as("$result"));
+                let _ = writeln!(text, "\tcall.uni ($result), {}, ({arguments});", self.name);
+                result.write_copy(text, "$result", result.name);
             }
         }
         text.push_str("\tret;\n}\n");
@@ -112,7 +112,7 @@ impl<'a> Value<'a> {
             kind: kind.trim_end(),
             name,
             array,
-            bytes: element * count,
+            bytes: element.checked_mul(count)?,
             align: align.unwrap_or(element),
         })
     }

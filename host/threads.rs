@@ -8,9 +8,6 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Linux's default limit, assumed if the limit is unknown.
-const MAPPINGS: usize = 65_530;
-
 /// OS threads: a stack and a signal stack, each with a guard page. Their share is a quarter.
 static THREADS: Quota = Quota { name: "threads", each: 4, sixteenths: 4, used: AtomicUsize::new(0) };
 /// Stacks of lanes, each with a guard page. Their share is nine sixteenths.
@@ -51,12 +48,12 @@ impl Drop for Slot {
     }
 }
 
-/// The system's limit of mappings per process.
+/// The system's limit of mappings per process. Only Linux has one.
 fn mappings() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-        text.trim().parse().unwrap_or(MAPPINGS)
+        text.trim().parse().unwrap_or(usize::MAX)
     })
 }
 

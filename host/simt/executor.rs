@@ -1,5 +1,6 @@
 //! The executor: settings, and one call that runs a grid.
 
+use super::block::Block;
 use super::error::SimtError;
 use super::grid::{Grid, Mode, Stats};
 use super::lane::Lane;
@@ -203,16 +204,22 @@ impl Executor {
 
     fn run_parallel(&self, launch: &Launch<'_>, workers: usize) {
         let helpers = workers.min(launch.blocks()).saturating_sub(1);
+        let stacks = || Block::new(launch.block_threads(), launch.stacks);
+        // Before the helpers take the last ones.
+        let own = stacks();
         std::thread::scope(|scope| {
             for number in 1..=helpers {
                 let helper = Builder::new().name(format!("simt-{number}"));
-                let work = counted(|| parallel::work(launch, self.clock));
+                let work = counted(|| match stacks() {
+                    Err(error) => tracing::warn!(%error, "a worker has no stacks; the others do its part"),
+                    first => parallel::work(launch, self.clock, first),
+                });
                 if let Err(error) = work.and_then(|work| helper.spawn_scoped(scope, work)) {
                     tracing::warn!(%error, "a worker could not be started; the others do its part");
                     break;
                 }
             }
-            parallel::work(launch, self.clock);
+            parallel::work(launch, self.clock, own);
         });
     }
 }

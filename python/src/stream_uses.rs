@@ -54,7 +54,12 @@ impl StreamUses {
         if self.recorded.load(Relaxed) == 0 {
             return free(stream);
         }
-        let Some(users) = self.take(address) else { return free(stream) };
+        let Some(mut users) = self.take(address) else { return free(stream) };
+        // The free is in the order of this stream anyway.
+        users.retain(|user| user.id() != stream.id());
+        if users.is_empty() {
+            return free(stream);
+        }
         let freed = match self.after(stream, &users) {
             Ok(after) => free(&after),
             // One of the streams may not exist any more, but its work ends as that of the others.

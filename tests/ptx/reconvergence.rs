@@ -1,7 +1,7 @@
-//! The assembler keeps warps together where the loader links its code (`docs/miscompiled.md`).
+//! Warps reconverge in the code that the loader links (`docs/miscompiled.md`).
 //!
-//! In the machine code of a function that calls, loops, and counts in uniform registers, there must
-//! be a point where a warp that has diverged meets again (`BSSY`). Otherwise each part of the warp
+//! In the machine code of a function that calls, loops, and computes in uniform registers, there
+//! must be a reconvergence point (`BSSY`). Otherwise each part of the warp
 //! increments the counter of all. Kernels are left out: they are never recursive, and a loop over a
 //! kernel's parameter does not diverge, so it needs no such point.
 //!
@@ -19,12 +19,12 @@ use warpheap::driver::link_inputs;
 const LANGUAGE: &str = "tests/language/src/kernels";
 
 /// The functions in the output of nvdisasm that call, branch backward and compute in uniform
-/// registers, but never make a warp meet again.
-fn parted(code: &str) -> Vec<&str> {
+/// registers, but have no reconvergence point.
+fn diverged(code: &str) -> Vec<&str> {
     let functions = code.split("\n.text.").skip(1);
-    let is_parted = |function: &&str| {
+    let never_reconverges = |function: &&str| {
         let (mut labels, mut loops) = (HashSet::new(), false);
-        let (mut calls, mut uniform, mut meets) = (false, false, false);
+        let (mut calls, mut uniform, mut reconverges) = (false, false, false);
         for line in function.lines().map(str::trim) {
             if let Some(label) = line.strip_suffix(':') {
                 labels.insert(label);
@@ -36,7 +36,7 @@ fn parted(code: &str) -> Vec<&str> {
             let mut words = instruction.split_whitespace().filter(|word| !word.starts_with('@'));
             let opcode = words.next().unwrap_or_default();
             calls |= opcode.starts_with("CALL");
-            meets |= opcode.starts_with("BSSY");
+            reconverges |= opcode.starts_with("BSSY");
             // Instructions on uniform registers.
             uniform |= opcode.starts_with('U');
             if opcode.starts_with("BRA") {
@@ -44,9 +44,9 @@ fn parted(code: &str) -> Vec<&str> {
                 loops |= target.is_some_and(|target| labels.contains(target));
             }
         }
-        calls && loops && uniform && !meets
+        calls && loops && uniform && !reconverges
     };
-    functions.filter(is_parted).filter_map(|function| function.split(':').next()).collect()
+    functions.filter(never_reconverges).filter_map(|function| function.split(':').next()).collect()
 }
 
 /// The machine code of `ptx`, relocatable.
@@ -58,7 +58,7 @@ fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str) -> String 
 }
 
 #[test]
-fn warps_meet_again_in_all_code_that_is_linked() {
+fn warps_reconverge_in_all_code_that_is_linked() {
     let (Some(ptxas), Some(nvdisasm)) = (ptxas(), nvdisasm()) else { return };
     for folder in SHIPPED_KERNELS.into_iter().chain([DEVICE_LIBRARY, LANGUAGE]) {
         let Some(ptx) = built(folder, "sm_70") else { return };
@@ -69,31 +69,31 @@ fn warps_meet_again_in_all_code_that_is_linked() {
                 let code = disassembled(&ptxas, &nvdisasm, input, arch);
                 assert!(code.contains("BSSY") || inputs.len() > 1, "{folder}: no code that diverges");
                 let kernels: Vec<_> = warpheap_build::entries(input).collect();
-                let mut parted = parted(&code);
-                parted.retain(|name| !kernels.contains(name));
-                assert!(parted.is_empty(), "{folder} on {arch}: {parted:#?}");
+                let mut diverged = diverged(&code);
+                diverged.retain(|name| !kernels.contains(name));
+                assert!(diverged.is_empty(), "{folder} on {arch}: {diverged:#?}");
             }
         }
         if folder == LANGUAGE {
             let planted = disassembled(&ptxas, &nvdisasm, &ptx, "sm_90");
-            let found = parted(&planted);
+            let found = diverged(&planted);
             assert!(found.iter().any(|name| name.contains("quicksort")), "not found: {found:#?}");
         }
     }
 }
 
 #[test]
-fn a_function_without_a_meeting_point_is_found() {
+fn a_function_without_a_reconvergence_point_is_found() {
     let function = |name: &str, lines: &str| format!("\n.text.{name}:\n.L_x_1:\n{lines}");
     let (call, add) = ("/*0010*/ CALL.REL.NOINC R4 `(f) ;\n", "/*0020*/ UIADD3 UR4, UR4, 0x1, URZ ;\n");
     let (back, bssy) = ("/*0030*/ @!P0 BRA `(.L_x_1) ;\n", "/*0000*/ BSSY B0, `(.L_x_2) ;\n");
     let ahead = "/*0030*/ @P0 BRA `(.L_x_2) ;\n.L_x_2:\n";
     let code = [
         function("bad", &[call, add, back].concat()),
-        function("meets", &[bssy, call, add, back].concat()),
+        function("reconverges", &[bssy, call, add, back].concat()),
         function("no_call", &[add, back].concat()),
         function("no_loop", &[call, add, ahead].concat()),
         function("no_counter", &[call, back].concat()),
     ];
-    assert_eq!(parted(&code.concat()), ["bad"]);
+    assert_eq!(diverged(&code.concat()), ["bad"]);
 }

@@ -2,6 +2,6 @@
 #![allow(clippy::disallowed_types, reason = "the facade itself")]
 
 use crate::machine;
-use core::sync::atomic::{self, Ordering, fence};
+use core::sync::atomic::{self, Ordering};
 
 include!("ordered.rs");

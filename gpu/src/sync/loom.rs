@@ -1,6 +1,6 @@
 //! Loom's atomics: the model checker explores every order in which operations can become visible.
 
-use ::loom::sync::atomic::{self, Ordering, fence};
+use ::loom::sync::atomic::{self, Ordering};
 
 /// Loom itself schedules at every atomic.
 mod machine {

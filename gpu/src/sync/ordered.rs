@@ -97,7 +97,7 @@ macro_rules! fences {
         #[inline(always)]
         pub fn $name() {
             #[cfg(not(tsan))]
-            fence(Ordering::$order);
+            atomic::fence(Ordering::$order);
             #[cfg(tsan)]
             FENCES.fetch_add(0, Ordering::AcqRel);
         }

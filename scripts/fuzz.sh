@@ -37,7 +37,10 @@ run() {
             echo "FAILED: $name with seed $seed" >&2
             exit 1
         }
-        grep -q 'test result: ok. 1 passed' "$CARGO_TARGET_DIR/part.log"
+        grep -q 'test result: ok. 1 passed' "$CARGO_TARGET_DIR/part.log" || {
+            echo "FAILED: $name ran no test, with seed $seed" >&2
+            exit 1
+        }
         left=$((left - now)) seed=$((seed + 1))
         echo "$((count - left)) done after $SECONDS s"
     done

@@ -26,8 +26,8 @@ pub(super) const RESIDENT_WARPS: usize = 32;
 /// Number of steps between two reports of a worker.
 const REPORT: u64 = 1 << 16;
 
-/// Runs blocks until none is left or the run has failed. `first` has the stacks of the worker's first
-/// block.
+/// Runs blocks until none is left or the run has failed. `first` has the stacks of the worker's
+/// first block.
 pub(super) fn work(launch: &Launch<'_>, clock: Instant, first: Result<Block, SimtError>) {
     let machine = LaneMachine::new(Some(clock));
     let mut worker = Worker { launch, machine: &machine, resident: Vec::new() };

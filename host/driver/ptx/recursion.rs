@@ -30,7 +30,8 @@ use trampoline::{SUFFIX, Signature};
 /// them.
 ///
 /// `None` if `ptx` cannot be linked: it has an alias, which may hide a recursion, or a recursive
-/// function with a signature that LLVM does not write. The driver then compiles `ptx` without its linker, which takes longer.
+/// function with a signature that LLVM does not write. The driver then compiles `ptx` without its
+/// linker, which takes longer.
 pub fn link_inputs(ptx: &str) -> Option<Vec<Cow<'_, str>>> {
     let code = code_alone(ptx);
     if code.contains(".alias") {

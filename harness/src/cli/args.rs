@@ -34,8 +34,7 @@ Exit status:
   2    the arguments are invalid, or this device does not support them
   3    there is no usable device
   4    a kernel hung: the watchdog ended the run
-  5    the machine or the driver failed, an output could not be written, a planted fault was missed, or no thread was
-       delayed
+  5    the machine, the driver or an output failed, a fault was missed, or no thread was delayed
   130  interrupted by Ctrl-C
   141  standard output is a pipe that was closed (`| head`); the shell's number for SIGPIPE";
 

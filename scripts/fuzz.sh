@@ -32,7 +32,8 @@ run() {
     echo "== $name: $count cases, from seed $seed on"
     while [ "$left" -gt 0 ]; do
         local now=$((left < part ? left : part))
-        env "$variable=$now" WARPHEAP_FUZZ_SEED="$seed" "$@" >"$CARGO_TARGET_DIR/part.log" 2>&1 || {
+        # A part takes minutes: one that takes an hour hangs.
+        timeout --kill-after=10 3600 env "$variable=$now" WARPHEAP_FUZZ_SEED="$seed" "$@" >"$CARGO_TARGET_DIR/part.log" 2>&1 || {
             tail -c 100000 "$CARGO_TARGET_DIR/part.log"
             echo "FAILED: $name with seed $seed" >&2
             exit 1

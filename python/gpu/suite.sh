@@ -36,6 +36,8 @@ run() {
 for library in numba cupy torch; do
     run "python-test-$library" python3 "tests/test_gpu_$library.py"
 done
+run python-record-stream python3 tests/record_stream_trials.py warpheap
+run python-record-stream-forgotten python3 tests/record_stream_trials.py warpheap --forget
 for example in examples/*.py; do
     run "python-$(basename "$example" .py)" python3 "$example"
 done

@@ -83,8 +83,11 @@ address() (
 threads() (
     local tests
     instrumented thread tsan --cfg tsan
-    export TSAN_OPTIONS=halt_on_error=1
-    "${tests[@]}" --lib -- --test-threads=1 simt:: driver:: host_pools::
+    # die_after_fork: a test starts threads in a forked child.
+    export TSAN_OPTIONS='halt_on_error=1 die_after_fork=0'
+    # Skipped: the standard library does not report the overflow of a thread's stack here.
+    "${tests[@]}" --lib -- --test-threads=1 --skip=other_faults_reach_the_handler_of_the_program \
+        simt:: driver:: host_pools::
     skipping simt
     # Each takes many minutes.
     skipping host_pools bump_pool::a_region_can_be_allocated_to_the_last_byte threads::caching_with_all_adaptors

@@ -95,21 +95,27 @@ impl Timer {
                 break;
             }
             prepare()?;
-            self.device.synchronize()?;
-            // SAFETY: the kernel accesses no memory.
-            unsafe {
-                self.stream.launch(&self.module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,))?;
-            }
-            let before = self.stream.record()?;
-            timed()?;
-            let after = self.stream.record()?;
-            self.stream.synchronize()?;
+            let micros = self.once(&mut timed)?;
             look()?;
             if round >= WARM_UP || is_over {
-                rounds.push(after.elapsed(&before)?.as_secs_f64() * 1e6);
+                rounds.push(micros);
             }
         }
         Ok(rounds)
+    }
+
+    /// The time of the kernels that `timed` launches on the idle device, in microseconds.
+    pub fn once(&self, timed: impl FnOnce() -> warpheap::Result<()>) -> Result<f64> {
+        self.device.synchronize()?;
+        // SAFETY: the kernel accesses no memory.
+        unsafe {
+            self.stream.launch(&self.module, bench_spin, &LaunchConfig::linear(1, 1), (SPIN_NANOS,))?;
+        }
+        let before = self.stream.record()?;
+        timed()?;
+        let after = self.stream.record()?;
+        self.stream.synchronize()?;
+        Ok(after.elapsed(&before)?.as_secs_f64() * 1e6)
     }
 }
 

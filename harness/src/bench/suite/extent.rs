@@ -1,5 +1,6 @@
 //! The extent of a suite: numbers of threads, sizes, rounds and time limits.
 
+use super::aging::LoadExtent;
 use super::report::{Over, Suite};
 use std::time::Duration;
 use warpheap::driver::Backend;
@@ -33,6 +34,8 @@ pub(super) struct Extent {
     pub exhausted_bytes: u64,
     /// Memory of a pool beyond what the threads request.
     pub spare_bytes: u64,
+    /// Heaps over their load.
+    pub load: LoadExtent,
 }
 
 /// Size of the blocks in a series over threads: one that all contenders support.
@@ -49,9 +52,10 @@ impl Extent {
                 total: Duration::from_secs(45),
                 threads: powers(0..=24, 4),
                 bytes: powers(4..=20, 4),
+                load: LoadExtent::of(suite),
                 ..Extent::full()
             },
-            (_, Suite::Full) => Extent::full(),
+            (_, Suite::Full | Suite::Load) => Extent::full(),
         }
     }
 
@@ -70,6 +74,7 @@ impl Extent {
             collections: 1 << 16,
             exhausted_bytes: 256 << 20,
             spare_bytes: 8 << 30,
+            load: LoadExtent::of(Suite::Full),
         }
     }
 
@@ -89,6 +94,7 @@ impl Extent {
             collections: 1 << 8,
             exhausted_bytes: 1 << 20,
             spare_bytes: 16 << 20,
+            load: LoadExtent::simulated(),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Suites: times over the number of threads and over sizes, durations of single calls, and Rust's
-//! collections, each beside CUDA's own `malloc` in the same run.
+//! collections, each beside CUDA's own `malloc` in the same run, and the heap over its load.
 //!
 //! A suite has a fixed extent and a time limit. What does not fit into memory or time is left out,
 //! and the report says so. On the CPU the threads are simulated, and CUDA's `malloc` is left out.
@@ -11,8 +11,10 @@
 //! | `series` | times over the number of threads and over sizes |
 //! | `situations`, `calls`, `latency`, `distribution` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
+//! | `aging` | fills and turns of a heap over its load; drift from size to size |
 //! | `targets` | figures with targets, from the other results |
 
+mod aging;
 mod calls;
 mod collections;
 mod contenders;
@@ -28,6 +30,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use aging::{Drift, Fill, HeapLoad, Survivors, Turn};
 pub use distribution::{Bin, Distribution};
 pub use latency::Latency;
 pub use report::{Collection, Fixed, Operation, Over, Point, Series, Suite, SuiteReport};

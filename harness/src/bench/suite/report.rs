@@ -1,5 +1,6 @@
 //! The results of a suite.
 
+use super::aging::{Drift, HeapLoad};
 use super::latency::Latency;
 use crate::bench::run::BenchReport;
 use serde::Serialize;
@@ -12,6 +13,8 @@ pub enum Suite {
     Quick,
     /// Every power of two. No measurement begins after 240 s.
     Full,
+    /// Only the heap over its load, and drifts. No measurement begins after 240 s.
+    Load,
 }
 
 impl Suite {
@@ -20,6 +23,7 @@ impl Suite {
         match self {
             Suite::Quick => "quick",
             Suite::Full => "full",
+            Suite::Load => "load",
         }
     }
 }
@@ -154,6 +158,10 @@ pub struct SuiteReport {
     pub latency: Vec<Latency>,
     /// Rust's collections.
     pub collections: Vec<Collection>,
+    /// Fills and turns of heaps over their load.
+    pub load: Vec<HeapLoad>,
+    /// Drifts from size to size.
+    pub drift: Vec<Drift>,
     /// Targets, and what was left out or wrong.
     #[serde(flatten)]
     pub bench: BenchReport,

@@ -5,7 +5,7 @@ use super::contenders::{self, Setup};
 use super::extent::Extent;
 use super::malloc::Malloc;
 use super::report::{Over, Suite, SuiteReport};
-use super::{collections, series, situations, targets};
+use super::{aging, collections, series, situations, targets};
 use crate::bench::context::Bench;
 use crate::bench::run::BenchReport;
 use crate::bench::timing::{self, BLOCK};
@@ -18,12 +18,14 @@ use warpheap::error::OutOfMemory;
 use warpheap::kernel_names;
 
 /// Settings of a suite.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SuiteConfig {
     /// Its extent.
     pub suite: Suite,
     /// Timed rounds of each point. `None` for those of the suite.
     pub rounds: Option<u32>,
+    /// Sizes of the heaps that are measured over their load. `None` for those of the suite.
+    pub heaps: Option<Vec<u64>>,
 }
 
 const LAUNCHED: [&str; 7] = kernel_names![
@@ -38,7 +40,7 @@ const LAUNCHED: [&str; 7] = kernel_names![
 
 /// The kernels that a suite launches, except for those that it loads itself.
 pub fn kernels() -> Vec<&'static str> {
-    contenders::LAUNCHED.into_iter().chain(timing::LAUNCHED).chain(LAUNCHED).collect()
+    contenders::LAUNCHED.into_iter().chain(timing::LAUNCHED).chain(LAUNCHED).chain(aging::LAUNCHED).collect()
 }
 
 /// Runs a suite. `kernels` contains the kernels that [`kernels()`](kernels()) names. Calls
@@ -55,6 +57,7 @@ pub fn run(
 ) -> Result<SuiteReport> {
     let mut extent = Extent::of(config.suite, device.backend());
     extent.rounds = config.rounds.unwrap_or(extent.rounds);
+    extent.load.heaps = config.heaps.unwrap_or(extent.load.heaps);
     run_extent(device, kernels, config.suite, &extent, progress)
 }
 
@@ -113,21 +116,35 @@ pub(super) fn run_extent(
     let mut bench = Bench::new(device, kernels.module(), extent.rounds, 0)?;
     bench.timer.budget = extent.point;
     let mut results = Results::begin(suite, device.backend(), extent, progress);
-    let malloc = Malloc::load(device, kernels, &mut results.report.notes)?;
-    let timed = Timed::load(kernels)?;
-    let setup = Setup { bench: &bench, extent, malloc: malloc.as_ref() };
-    series::measure(&setup, Over::Threads, &mut results)?;
-    situations::measure(&setup, &timed, &mut results)?;
-    if let Some(malloc) = &malloc {
-        collections::measure(&setup, malloc, &mut results)?;
+    if suite == Suite::Load {
+        let setup = Setup { bench: &bench, extent, malloc: None };
+        aging::measure(&setup, &mut results)?;
+    } else {
+        measure_all(kernels, &bench, extent, &mut results)?;
     }
-    series::measure(&setup, Over::Bytes, &mut results)?;
     let seconds = results.started.elapsed().as_secs_f64();
     let mut report = SuiteReport { seconds, ..results.report };
     if !report.simulated {
-        targets::judge(&mut report, extent);
+        if suite != Suite::Load {
+            targets::judge(&mut report, extent);
+        }
+        report.bench.figures.extend(aging::figures(&report.drift));
     }
     Ok(report)
+}
+
+/// Measures all but collections on the CPU, which need CUDA's `malloc`.
+fn measure_all(kernels: &OwnModule, bench: &Bench, extent: &Extent, results: &mut Results<'_>) -> Result<()> {
+    let malloc = Malloc::load(&bench.timer.device, kernels, &mut results.report.notes)?;
+    let timed = Timed::load(kernels)?;
+    let setup = Setup { bench, extent, malloc: malloc.as_ref() };
+    series::measure(&setup, Over::Threads, results)?;
+    situations::measure(&setup, &timed, results)?;
+    if let Some(malloc) = &malloc {
+        collections::measure(&setup, malloc, results)?;
+    }
+    aging::measure(&setup, results)?;
+    series::measure(&setup, Over::Bytes, results)
 }
 
 fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
@@ -137,5 +154,6 @@ fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
     let note = "the CPU simulates the threads: these times say nothing about a GPU";
     let notes = simulated.then(|| note.to_owned()).into_iter().collect();
     let (series, latency, collections) = Default::default();
-    SuiteReport { suite, simulated, seconds: 0.0, notes, series, latency, collections, bench }
+    let (load, drift) = Default::default();
+    SuiteReport { suite, simulated, seconds: 0.0, notes, series, latency, collections, load, drift, bench }
 }

@@ -3,6 +3,7 @@
 
 mod failures;
 
+use super::aging::LoadExtent;
 use super::contenders::{KINDS, Setup};
 use super::extent::Extent;
 use super::latency::Latency;
@@ -29,6 +30,7 @@ fn small() -> Extent {
         collections: 64,
         exhausted_bytes: 1 << 20,
         spare_bytes: 4 << 20,
+        load: LoadExtent { heaps: vec![], ..LoadExtent::simulated() },
         ..Extent::of(Suite::Quick, Backend::Cpu)
     }
 }

@@ -11,9 +11,10 @@ Examples:
   warpheap bench --figure churn --rounds 50 --json bench.json
   warpheap bench --suite full --json suite.json --html suite.html
   warpheap bench --html bench.html --against old.json
+  warpheap bench --suite load --heap 1GiB --json load.json
   warpheap bench --suite quick --backend cpu
 
-Requires a GPU, except for --suite quick. Exit status: 0 if all figures meet their targets, 1 if one does not or
+Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all figures meet their targets, 1 if one does not or
 became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails or a suite
 on a GPU could not measure a figure.";
 
@@ -25,6 +26,9 @@ pub enum SuiteChoice {
     Quick,
     /// Every power of two. No measurement begins after 240 s
     Full,
+    /// Only fills and turns of heaps over their load, and drift from size to size. Also on the CPU,
+    /// with simulated threads
+    Load,
 }
 
 impl From<SuiteChoice> for Suite {
@@ -32,6 +36,7 @@ impl From<SuiteChoice> for Suite {
         match choice {
             SuiteChoice::Quick => Suite::Quick,
             SuiteChoice::Full => Suite::Full,
+            SuiteChoice::Load => Suite::Load,
         }
     }
 }
@@ -45,11 +50,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME", default_value = "all", hide_default_value = true)]
     pub figure: String,
     /// Run a suite instead: times over 2^0 to 2^24 threads and over 16 B to 1 MiB, durations of
-    /// single calls, Rust's collections, and CUDA's malloc in the same run.
+    /// single calls, Rust's collections, CUDA's malloc in the same run, and heaps over their load.
     ///
     /// Default: none.
     #[arg(long, value_enum, conflicts_with = "figure")]
     pub suite: Option<SuiteChoice>,
+    /// Sizes of the heaps that a suite measures over their load, comma-separated: 256MiB,1GiB.
+    ///
+    /// Default: 256 MiB, 1 GiB and 16 GiB; in the quick suite 256 MiB, and 1 MiB on the CPU.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse::bytes, requires = "suite")]
+    pub heap: Option<Vec<u64>>,
     /// Timed rounds of each figure; the result is their median.
     ///
     /// Default: 20; in the quick suite 7, and 3 on the CPU. A suite shortens slow measurements.

@@ -1,6 +1,7 @@
 //! `warpheap bench`: measures each figure and prints it next to its floor and its target, or runs a
 //! suite.
 
+mod load;
 mod suite;
 
 use super::args::{BackendChoice, BenchArgs};

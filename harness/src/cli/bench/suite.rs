@@ -1,6 +1,6 @@
 //! `warpheap bench --suite`: a table of times for each operation, durations of calls, collections.
 
-use super::conclude;
+use super::{conclude, load};
 use crate::cli::args::{BackendChoice, BenchArgs};
 use crate::cli::backend::{Chosen, choose};
 use crate::cli::console::Console;
@@ -23,7 +23,7 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
     chosen.say(None, console)?;
     let arm = |what: &str| watchdog(args.output.watchdog, format!("measuring ({what})"), ADVICE);
     let mut armed = arm("setting up");
-    let config = SuiteConfig { suite, rounds: args.rounds };
+    let config = SuiteConfig { suite, rounds: args.rounds, heaps: args.heap.clone() };
     let report = suite::run(&chosen.device, &chosen.own, config, &mut |what| {
         tracing::info!(what, "measuring");
         armed = arm(what);
@@ -37,7 +37,7 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
     report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
-/// The device with the kernels. The CPU runs only the quick suite.
+/// The device with the kernels. The CPU does not run the full suite.
 fn device(suite: Suite, args: &BenchArgs) -> Result<Chosen, Failure> {
     let kernels = suite::kernels();
     match (suite, args.device.backend) {
@@ -45,7 +45,7 @@ fn device(suite: Suite, args: &BenchArgs) -> Result<Chosen, Failure> {
             Err(Failure::usage("the full suite requires a GPU; use --suite quick on the CPU"))
         }
         (Suite::Full, _) => Chosen::cuda(args.device.gpu, &kernels),
-        (Suite::Quick, _) => choose(args.device, None, &kernels),
+        (Suite::Quick | Suite::Load, _) => choose(args.device, None, &kernels),
     }
 }
 
@@ -72,6 +72,7 @@ fn print(report: &SuiteReport, console: &Console) {
         console.say(format_args!("\nRust's collections, one for each thread"));
         console.say(collections(report, console.is_terminal()));
     }
+    load::print(report, console);
     console.say("");
 }
 

@@ -1,0 +1,161 @@
+//! The heap over its load, and as it ages.
+//!
+//! | file | what |
+//! |---|---|
+//! | `over_load` | fills of a new heap, and turns over the load |
+//! | `drift` | one size after the other, with survivors; wrong and persistent failures |
+//! | `places` | the blocks of all places, and their checks |
+//! | `report` | the results |
+
+mod drift;
+mod over_load;
+mod places;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use report::{Drift, Fill, HeapLoad, Survivors, Turn};
+
+use super::contenders::Setup;
+use super::report::Suite;
+use super::run::{Results, outcome};
+use crate::Result;
+use crate::bench::context::GIB;
+use crate::bench::figure::{Bar, Figure};
+use crate::kernels::bench::{
+    Draw, bench_heap_free_sparse, bench_load_fill, bench_load_turn, bench_load_turn_floor,
+};
+use warpheap::device_pools::Heap;
+use warpheap::kernel_names;
+
+/// The kernels that are launched.
+pub(super) const LAUNCHED: [&str; 4] =
+    kernel_names![bench_heap_free_sparse, bench_load_fill, bench_load_turn, bench_load_turn_floor];
+
+/// The smallest and the largest size of blocks.
+const SIZES: [(u32, u32); 3] = [(64, 64), (16, 512), (16, 4096)];
+
+/// The extent of these measurements.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LoadExtent {
+    /// Sizes of the heaps.
+    pub heaps: Vec<u64>,
+    /// Most threads of a kernel.
+    pub threads: u32,
+    /// The loads, in percent of the blocks that fit.
+    pub percents: Vec<u32>,
+    /// Kernels that exchange blocks at each load.
+    pub turns: u32,
+    /// Threads of the kernels of drifts.
+    pub drift_threads: Vec<u32>,
+    /// The largest heap with drifts: larger ones have too many blocks to list and sort.
+    pub drift_most: u64,
+}
+
+impl LoadExtent {
+    /// On a GPU.
+    pub fn of(suite: Suite) -> LoadExtent {
+        let heaps = match suite {
+            Suite::Quick => vec![GIB / 4],
+            Suite::Full | Suite::Load => vec![GIB / 4, GIB, 16 * GIB],
+        };
+        LoadExtent {
+            heaps,
+            threads: 1 << 18,
+            percents: vec![25, 50, 75, 90, 95, 98],
+            turns: 24,
+            drift_threads: vec![1 << 14, 1 << 18],
+            drift_most: GIB,
+        }
+    }
+
+    /// Small enough for a simulation of a few cores.
+    pub fn simulated() -> LoadExtent {
+        LoadExtent {
+            heaps: vec![1 << 20],
+            threads: 1 << 10,
+            percents: vec![25, 50, 75, 90, 95, 98],
+            turns: 4,
+            drift_threads: vec![1 << 6, 1 << 10],
+            drift_most: 8 << 20,
+        }
+    }
+}
+
+/// Measures all heaps.
+pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()> {
+    for bytes in &setup.extent.load.heaps {
+        let what = format!("load in {}", binary(*bytes));
+        let heap = outcome(setup.bench.heap(*bytes).map_err(Into::into), || what.clone(), results)?;
+        if let Some(mut heap) = heap {
+            over_loads(setup, &mut heap, results)?;
+            drifts(setup, &mut heap, results)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures fills and turns of all sizes at all loads.
+fn over_loads(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> Result<()> {
+    let (extent, timer) = (&setup.extent.load, &setup.bench.timer);
+    for (min, max) in SIZES {
+        let sizes = Draw { min, max, seed: 0 };
+        let range = if min == max { format!("{min} B") } else { format!("{min}-{max} B") };
+        // The driver loads kernels when they are launched first, so nothing of this is kept.
+        let warm_up = LoadExtent { turns: 1, ..extent.clone() };
+        over_load::measure(timer, &warm_up, heap, sizes, 1, "load, warm-up")?;
+        for percent in &extent.percents {
+            let name = format!("load, {range} in {}, {percent} %", binary(heap.capacity()));
+            (results.progress)(&name);
+            if let Some(why) = results.out_of_time() {
+                results.leave_out(format!("{name}, and more: {why}"));
+                return Ok(());
+            }
+            let measured = over_load::measure(timer, extent, heap, sizes, *percent, &name);
+            let measured = outcome(measured, || name.clone(), results)?;
+            results.report.load.extend(measured);
+        }
+    }
+    Ok(())
+}
+
+/// Measures all drifts.
+fn drifts(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> Result<()> {
+    let (extent, timer) = (&setup.extent.load, &setup.bench.timer);
+    if heap.capacity() > extent.drift_most {
+        return Ok(());
+    }
+    for survivors in [Survivors::Oldest, Survivors::Random] {
+        for threads in &extent.drift_threads {
+            let of = survivors.name();
+            let name = format!("drift in {}, {of}, {threads} threads", binary(heap.capacity()));
+            (results.progress)(&name);
+            if let Some(why) = results.out_of_time() {
+                results.leave_out(format!("{name}, and more: {why}"));
+                return Ok(());
+            }
+            let measured = drift::measure(timer, heap, &drift::SIZES, survivors, *threads, &name);
+            let measured = outcome(measured, || name.clone(), results)?;
+            results.report.drift.extend(measured.into_iter().flatten());
+        }
+    }
+    Ok(())
+}
+
+/// A figure for each drift: no allocation may fail wrongly.
+pub(super) fn figures(drifts: &[Drift]) -> impl Iterator<Item = Figure> {
+    let totals = drifts.iter().filter(|drift| drift.bytes.is_none());
+    totals.map(|drift| {
+        let (heap, of) = (binary(drift.heap_bytes), drift.survivors.name());
+        let name = format!("heap drift, wrong failures, {heap}, {of}, {} threads", drift.threads);
+        let Drift { wrong, requests, .. } = drift;
+        let checked = format!("{wrong} wrong failures of {requests} requests, no two blocks overlap");
+        let figure = Figure::plain(&name, drift.threads, "all requests").checked(checked);
+        figure.measured_by(drift.wrong_percent, "%", Bar::AtMost, 0.0)
+    })
+}
+
+/// `256 MiB`, `16 GiB`.
+fn binary(bytes: u64) -> String {
+    if bytes >= GIB { format!("{} GiB", bytes / GIB) } else { format!("{} MiB", bytes >> 20) }
+}

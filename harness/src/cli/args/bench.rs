@@ -14,9 +14,9 @@ Examples:
   warpheap bench --suite load --heap 1GiB --json load.json
   warpheap bench --suite quick --backend cpu
 
-Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all figures meet their targets, 1 if one does not or
-became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails or a suite
-on a GPU could not measure a figure.";
+Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all figures meet their targets, 1 if one
+does not or became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails
+or a suite on a GPU could not measure a figure.";
 
 /// The suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -58,7 +58,7 @@ pub struct BenchArgs {
     /// Sizes of the heaps that a suite measures over their load, comma-separated: 256MiB,1GiB.
     ///
     /// Default: 256 MiB, 1 GiB and 16 GiB; in the quick suite 256 MiB, and 1 MiB on the CPU.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse::bytes, requires = "suite")]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse::measured_heap, requires = "suite")]
     pub heap: Option<Vec<u64>>,
     /// Timed rounds of each figure; the result is their median.
     ///

@@ -141,7 +141,7 @@ fn drift_card(group: &[Drift]) -> Result<Vec<Card>, Error> {
     let rows: Vec<_> = group.iter().map(row).collect();
     let Drift { heap_bytes, survivors, threads, .. } = &group[0];
     let (heap, threads) = (Unit::Bytes.text(*heap_bytes as f64), Unit::Threads.tick(*threads as f64));
-    let title = format!("drift in {heap}, the {survivors} tenth survives, {threads} threads");
+    let title = format!("{heap}, the {survivors} tenth survives, {threads} threads");
     let note = "requests that failed wrongly / share of the goal that no kernel was granted";
     let legend = legend([(VALUE, "failed wrongly"), (OTHER, "never granted")].into_iter())?;
     rows_cards(&title, note, Unit::Percent, &rows, &legend)
@@ -188,7 +188,7 @@ mod tests {
             assert!(turns.contains(text), "no {text} in {turns}");
         }
         let [drift] = &*drift_cards(bench).unwrap() else { panic!("one card") };
-        assert_eq!(drift.title, "drift in 1 GiB, the oldest tenth survives, 2¹⁴ threads");
+        assert_eq!(drift.title, "1 GiB, the oldest tenth survives, 2¹⁴ threads");
         let drift = drift.chart.svg.clone().into_string();
         for text in ["48 B", "12.5 % / 1.5 %", "all sizes", "0 % / 0 %"] {
             assert!(drift.contains(text), "no {text} in {drift}");

@@ -35,8 +35,8 @@ pub(super) const LAUNCHED: [&str; 4] =
 /// The smallest and the largest size of blocks.
 const SIZES: [(u32, u32); 3] = [(64, 64), (16, 512), (16, 4096)];
 
-/// The largest heap: its places have numbers of 32 bits.
-const MOST: u64 = 128 * GIB;
+/// The largest heap that is measured over its load: its places have numbers of 32 bits.
+pub const MOST_HEAP_BYTES: u64 = 128 * GIB;
 
 /// The extent of these measurements.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl LoadExtent {
 pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()> {
     for bytes in &setup.extent.load.heaps {
         let what = format!("load in {}", binary(*bytes));
-        if *bytes > MOST {
+        if *bytes > MOST_HEAP_BYTES {
             results.leave_out(format!("{what}: it has more places than {}", u32::MAX));
             continue;
         }

@@ -8,9 +8,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use warpheap_harness::bench::suite;
 
 const BYTES: &str = "a size is a number of bytes, with an optional unit: 64, 4KiB, 1GiB, 2^20 \
      (K, M, G and T are powers of 1024)";
+const HEAP: &str = "a heap is measured over its load with 1 MiB to 128 GiB";
 const COUNT: &str =
     "a count is a whole number of 1 or more: 65536, 64K, 1M, 2^20 (K and M are powers of 1024)";
 const SIZES: &str =
@@ -36,6 +38,13 @@ fn digits(text: &str) -> Option<u64> {
 /// Bytes, at least 1.
 pub fn bytes(text: &str) -> Result<u64, String> {
     number(text).filter(|&bytes| bytes > 0).ok_or_else(|| BYTES.into())
+}
+
+/// Bytes of a heap that is measured over its load.
+pub fn measured_heap(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text)?;
+    let is_valid = (1 << 20..=suite::MOST_HEAP_BYTES).contains(&bytes);
+    is_valid.then_some(bytes).ok_or_else(|| HEAP.into())
 }
 
 /// A count, at least 1.
@@ -192,6 +201,13 @@ mod tests {
         for text in ["64", "16-8192"] {
             assert_eq!(sizes(text).unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn measured_heaps_have_limits() {
+        assert_eq!([measured_heap("1MiB"), measured_heap("128GiB")], [Ok(1 << 20), Ok(1 << 37)]);
+        assert_eq!(measured_heap("1023KiB"), measured_heap("129GiB"));
+        assert!(measured_heap("some").is_err_and(|why| why != HEAP));
     }
 
     #[test]

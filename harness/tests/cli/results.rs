@@ -95,8 +95,19 @@ fn a_suite_on_the_cpu_says_that_its_threads_are_simulated() {
     assert!(series.iter().all(|series| series["points"].as_array().is_some_and(|points| points.len() == 5)));
     let latency = results["data"]["latency"].as_array().expect("latency");
     assert!(latency.len() == 7 && latency.iter().all(|one| one["p50"].as_u64() <= one["p999"].as_u64()));
+    let load = results["data"]["load"].as_array().expect("heaps over their load");
+    assert!(load.len() == 9 && load.iter().all(|one| one["turn"]["median_ns"].as_f64() > Some(0.0)));
+    let drift = results["data"]["drift"].as_array().expect("drifts");
+    assert!(drift.len() == 26 && drift[12]["bytes"].is_null());
+    assert!(text.contains("drift in a heap of 1.00 MiB, a random tenth survives"), "{text}");
     let page = std::fs::read_to_string(page).expect("it was written");
-    for part in ["No GPU.", "Ratio to the floor", "Latency of single calls", "heap group calls"] {
+    for part in [
+        "No GPU.",
+        "Ratio to the floor",
+        "Latency of single calls",
+        "heap group calls",
+        "A heap over its load",
+    ] {
         assert!(page.contains(part), "no {part:?} in the page");
     }
 }

@@ -64,6 +64,8 @@ pub const BENCH_SPILLS: &[Spills] = &[
     ("bench_heap_free_each", [24, 24, 56]),
     ("bench_heap_free_half", [16, 16, 48]),
     ("bench_heap_free_sparse", [0, 0, 24]),
+    ("bench_load_fill", [7576, 7292, 6816]),
+    ("bench_load_turn", [7600, 7272, 6852]),
 ];
 
 /// Kernels that check: they do far more than allocate.

@@ -30,7 +30,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use aging::{Drift, Fill, HeapLoad, Survivors, Turn};
+pub use aging::{Drift, Fill, HeapLoad, MOST_HEAP_BYTES, Survivors, Turn};
 pub use distribution::{Bin, Distribution};
 pub use latency::Latency;
 pub use report::{Collection, Fixed, Operation, Over, Point, Series, Suite, SuiteReport};

@@ -14,9 +14,9 @@ Examples:
   warpheap bench --suite load --heap 1GiB --json load.json
   warpheap bench --suite quick --backend cpu
 
-Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all figures meet their targets, 1 if one does not or
-became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails or a suite
-on a GPU could not measure a figure.";
+Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all figures meet their targets, 1 if one
+does not or became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails
+or a suite on a GPU could not measure a figure.";
 
 /// The suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,7 +58,7 @@ pub struct BenchArgs {
     /// Sizes of the heaps that a suite measures over their load, comma-separated: 256MiB,1GiB.
     ///
     /// Default: 256 MiB, 1 GiB and 16 GiB; in the quick suite 256 MiB, and 1 MiB on the CPU.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse::bytes, requires = "suite")]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = parse::measured_heap, requires = "suite")]
     pub heap: Option<Vec<u64>>,
     /// Timed rounds of each figure; the result is their median.
     ///

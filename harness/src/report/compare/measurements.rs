@@ -1,7 +1,8 @@
 //! The measurements of results, each with the range of its rounds.
 
+use super::super::chart::units::Unit;
 use super::super::human::Count;
-use super::super::saved::{Bench, Data, Figure, Pair, Pools, Saved, Series};
+use super::super::saved::{Bench, Data, Figure, HeapLoad, Pair, Pools, Saved, Series};
 
 /// A measured value.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +51,8 @@ fn timed(name: String, unit: &'static str, value: f64, range: (f64, f64), rounds
 /// The times of figures and series, and values that are not made from times.
 fn of_bench(bench: &Bench) -> Vec<Measurement> {
     let figures = bench.figures.iter().flat_map(|figure| of_figure(figure, bench.rounds));
-    figures.chain(bench.series.iter().flat_map(|series| of_series(series, bench.rounds))).collect()
+    let series = bench.series.iter().flat_map(|series| of_series(series, bench.rounds));
+    figures.chain(series).chain(bench.load.iter().flat_map(of_load)).collect()
 }
 
 fn of_figure(figure: &Figure, rounds: u64) -> impl Iterator<Item = Measurement> {
@@ -98,6 +100,17 @@ fn of_series(series: &Series, rounds: u64) -> impl Iterator<Item = Measurement> 
         let time = timed(name, unit, point.median, (point.min, point.max), rounds);
         Measurement { is_reference, failed: point.failed, ..time }
     })
+}
+
+/// The median turn at a load, and the share of its allocations that failed: more than before are
+/// worse only beyond the threshold, because the sizes of the live blocks are random.
+fn of_load(load: &HeapLoad) -> [Measurement; 2] {
+    let HeapLoad { heap_bytes, min_bytes, max_bytes, percent, turn, .. } = load;
+    let heap = Unit::Bytes.text(*heap_bytes as f64);
+    let name = format!("heap turn, {min_bytes}-{max_bytes} B, {heap}, load {percent} %");
+    let time = timed(name.clone(), "ns", turn.median_ns, (turn.min_ns, turn.worst_ns), turn.turns);
+    let (name, value) = (format!("{name}, failed (%)"), turn.failed_percent);
+    [time, Measurement { rounds: None, ..timed(name, "%", value, (value, value), turn.turns) }]
 }
 
 fn of_pools(pools: &Pools) -> Vec<Measurement> {

@@ -50,6 +50,22 @@ fn slower_times_and_smaller_shares_are_worse() {
 }
 
 #[test]
+fn turns_are_compared_with_their_failures() {
+    let of = |median: f64, failed: f64| {
+        let fill = json!({"first_ns": 1.0, "mean_ns": 1.0, "failed_percent": 0.0});
+        let turn = json!({"turns": 24, "first_ns": median, "median_ns": median, "min_ns": median, "worst_ns": median,
+            "failed_percent": failed});
+        let mut value = results("a", 1.0, 100.0).value;
+        value["data"]["load"] = json!([{"heap_bytes": 1 << 30, "min_bytes": 64, "max_bytes": 64, "percent": 98,
+            "fill": fill, "turn": turn, "floor_ns": 0.2}]);
+        Saved::parse(value.to_string()).unwrap()
+    };
+    let comparison = compared(of(1.0, 0.5), &of(0.5, 2.0)).unwrap();
+    assert_eq!(comparison.summary(), "8 measurements: 1 worse, 1 better, 6 the same");
+    assert_eq!(comparison.changed()[0].new.name, "heap turn, 64-64 B, 1 GiB, load 98 %, failed (%)");
+}
+
+#[test]
 fn a_slower_floor_alone_is_no_fault() {
     let (old, mut new) = (results("a", 1.0, 100.0), results("a", 1.0, 100.0));
     let slower = results("a", 2.0, 100.0);

@@ -7,6 +7,7 @@
 mod changes;
 mod figures;
 mod latency;
+mod load;
 mod origin;
 mod parts;
 mod pools;
@@ -82,6 +83,7 @@ fn bench(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
         (series::section(one, bench)?)
         (latency::section(one, bench)?)
         (figures::collections(one, bench)?)
+        (load::section(one, bench)?)
         (figures::times_section(one, bench)?)
         (origin::remarks(&bench.notes, &bench.left_out))
     })
@@ -97,6 +99,8 @@ pub fn charts(one: &Saved) -> Result<Vec<(String, Card)>, Error> {
             ("time", series::cards(one, bench, series::View::Time)?),
             ("latency", latency::cards(bench)?),
             ("collections", figures::collection_cards(bench)?),
+            ("load", load::load_cards(bench)?),
+            ("drift", load::drift_cards(bench)?),
         ],
         Data::Stress(stress) => vec![("stress", stress::cards(stress)?)],
         Data::Pools(pools) => vec![("pool", pools::cards(pools)?)],

@@ -1,5 +1,6 @@
 //! The data of `warpheap bench`.
 
+use super::{Drift, HeapLoad};
 use serde::Deserialize;
 
 /// All figures and series.
@@ -28,6 +29,12 @@ pub struct Bench {
     /// Kernels with Rust's collections.
     #[serde(default)]
     pub collections: Vec<Collection>,
+    /// Heaps over their load.
+    #[serde(default)]
+    pub load: Vec<HeapLoad>,
+    /// Drifts from size to size.
+    #[serde(default)]
+    pub drift: Vec<Drift>,
     /// What a reader of the suite must know.
     #[serde(default)]
     pub notes: Vec<String>,

@@ -2,10 +2,12 @@
 //! the JSON that it writes, so a run and a file take the same path.
 
 mod bench;
+mod load;
 mod pools;
 mod stress;
 
 pub use bench::{Bench, Bin, Collection, Figure, Latency, Point as SeriesPoint, Series, Time};
+pub use load::{Drift, HeapLoad};
 pub use pools::{Judged, Pair, Pools, Random};
 pub use stress::{Run, Stress};
 

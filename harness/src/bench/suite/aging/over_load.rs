@@ -14,7 +14,8 @@ use warpheap_device::kernel::Kernel;
 /// Rounds of the floor.
 const FLOORS: u32 = 8;
 
-/// Measures `heap` with blocks of these sizes at a load of `share` percent. The heap is reset before.
+/// Measures `heap` with blocks of these sizes at a load of `share` percent. The heap is reset
+/// before.
 pub(super) fn measure(
     timer: &Timer,
     extent: &LoadExtent,

@@ -116,6 +116,10 @@ fn memory_and_time_limit_what_is_measured() {
     let [left_out] = &*none.bench.left_out else { panic!("{none:?}") };
     assert!(left_out.starts_with("load in 64 MiB: cannot allocate "), "{left_out}");
 
+    let heaps = vec![129 * GIB];
+    let none = report_of(&device, &of(LoadExtent { heaps, ..small.clone() }));
+    assert_eq!(none.bench.left_out, ["load in 129 GiB: it has more places than 4294967295"]);
+
     let none = report_of(&Device::cpu(), &Extent { total: Duration::ZERO, ..of(small) });
     assert!(none.load.is_empty(), "{none:?}");
     assert_eq!(none.bench.left_out[0], "load, 64 B in 2 MiB, 50 %, and more: the suite ends after 0 s");

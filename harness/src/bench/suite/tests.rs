@@ -36,7 +36,7 @@ fn small() -> Extent {
 }
 
 fn own(device: &Device) -> OwnModule {
-    OwnModule::load(device, &kernels()).unwrap()
+    OwnModule::load(device, &kernels(Suite::Quick)).unwrap()
 }
 
 fn run_small(device: &Device, extent: &Extent) -> SuiteReport {

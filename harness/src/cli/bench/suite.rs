@@ -39,7 +39,7 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
 
 /// The device with the kernels. The CPU does not run the full suite.
 fn device(suite: Suite, args: &BenchArgs) -> Result<Chosen, Failure> {
-    let kernels = suite::kernels();
+    let kernels = suite::kernels(suite);
     match (suite, args.device.backend) {
         (Suite::Full, BackendChoice::Cpu) => {
             Err(Failure::usage("the full suite requires a GPU; use --suite quick on the CPU"))

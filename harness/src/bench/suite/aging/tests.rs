@@ -41,7 +41,9 @@ fn report(load: LoadExtent) -> SuiteReport {
 }
 
 fn report_of(device: &Device, extent: &Extent) -> SuiteReport {
-    let bench = Bench::new(device, &device.native_kernels(&super::super::kernels()).unwrap(), 1, 0).unwrap();
+    let bench =
+        Bench::new(device, &device.native_kernels(&super::super::kernels(Suite::Load)).unwrap(), 1, 0)
+            .unwrap();
     let mut ignored = |_: &str| ();
     let mut results = Results::begin(Suite::Load, Backend::Cpu, extent, &mut ignored);
     measure(&Setup { bench: &bench, extent, malloc: None }, &mut results).unwrap();

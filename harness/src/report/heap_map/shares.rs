@@ -1,6 +1,6 @@
 //! The parts of a heap at one moment, for a bar over time.
 
-use warpheap::device_pools::{HeapMap, MapTotals};
+use warpheap::device_pools::{HeapMap, MapTotals, SlabContent};
 
 /// A part of a heap in a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,9 @@ pub struct Share {
 /// The parts of a heap in the order in which they are stacked. They sum to the size of the heap.
 pub fn shares(map: &HeapMap, totals: &MapTotals) -> [Share; 7] {
     let share = |name, class, glyph, bytes| Share { name, class, glyph, bytes };
-    let unmapped = map.heap_bytes - map.mapped_bytes;
+    // Of the parts, as all other sums: a saved map may contradict itself.
+    let unmapped = map.parts.iter().filter(|part| part.content == SlabContent::Unmapped);
+    let unmapped = unmapped.map(|part| u64::from(part.slabs) * map.slab_bytes).sum();
     [
         share("live", "s-live", '#', totals.live_bytes),
         share("in quarantine", "s-quarantined", 'q', totals.quarantined_bytes),

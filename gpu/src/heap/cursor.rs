@@ -13,6 +13,9 @@
 //! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`draw.rs`) it
 //! advances instead: it swaps in a span with all of its tickets (`restart`).
 //!
+//! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks. The
+//! group that crosses the end of these tickets looks whether a span is better.
+//!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
 //!
@@ -28,7 +31,7 @@
 use super::STORE_SPAN;
 use super::class::divided;
 use super::class_info::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 const LEFT_BITS: u32 = 27;
 const LEFT: u64 = (1 << LEFT_BITS) - 1;
@@ -41,6 +44,9 @@ const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
 const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
+
+/// Tickets of an aged cursor: more than its lanes take in some kernels, as each end costs time.
+const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
 
 const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
 
@@ -79,6 +85,12 @@ impl Span {
     /// The same after a search for other memory found none.
     pub(super) const fn dry(self) -> Self {
         Span(self.0 | DRY)
+    }
+
+    /// No span, while single free blocks of the class are to be used before free slabs. Its tickets
+    /// are for no block; the group that crosses their end looks again what is better.
+    pub(super) const fn aged(self) -> Self {
+        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
     }
 
     /// The same, but no group crosses its end. In copies only, never in memory.
@@ -120,6 +132,18 @@ impl Span {
     /// The first slab.
     pub(super) const fn first(self, info: &ClassInfo) -> u32 {
         self.end() - self.runs() * info.slabs
+    }
+
+    /// Whether all of the `wanted` tickets that a group took were for blocks of the cursor's span.
+    #[inline(always)]
+    pub(super) const fn is_drawn(self, wanted: u32) -> bool {
+        self.0 & PASSED == 0 && self.left() >= wanted as i32
+    }
+
+    /// Whether it has tickets, but no blocks: see [`aged`](Self::aged).
+    #[inline(always)]
+    pub(super) const fn is_aged(self) -> bool {
+        self.runs() == 0 && self.left() > 0
     }
 
     /// Whether the last search for another span found none.

@@ -86,7 +86,7 @@ impl Heap {
         let is_word = WHOLE && ONE && (seen.left().cast_unsigned() | info.blocks).is_multiple_of(WORD_BITS);
         if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
             let is_beyond = leads && seen.left() < peers.count() as i32;
-            let next = if is_beyond { self.pass(class, shard, &info, seen) } else { seen };
+            let next = if is_beyond { self.pass(class, shard, &info, seen, peers.count()) } else { seen };
             let next = Span(lanes.read_64(next.0, peers.leader()));
             if seen.ends_before(peers.count(), peers.rank()) {
                 seen = next;
@@ -138,11 +138,11 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring,
-    /// or one after that. The group that crossed the end replaces the span until tickets are left;
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring
+    /// with free words, or one after that. The group that crossed the end replaces the span until tickets are left;
     /// if there are no more spans, it is to [`advance`](Self::advance).
     #[inline(always)]
-    fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span) -> Span {
+    fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span, wanted: u32) -> Span {
         let (ring, cursor) = (self.ring(class, shard), self.cursor(class, shard));
         if seen.is_dry() {
             return seen;
@@ -151,7 +151,9 @@ impl Heap {
         let (mut last, mut own, mut is_replaced) = (seen, seen, seen.left() < 0);
         for turn in 0..MOST_PASSED {
             let next = ring.after(info, last.slot());
-            if next.runs() == 0 {
+            // A hint: a warp only goes on to a run with a fully free word.
+            let is_used = || self.runs().free_words(next.first(info)) <= 0;
+            if next.runs() == 0 || !is_replaced && wanted == WARP_SIZE && is_used() {
                 break;
             }
             if !is_replaced {

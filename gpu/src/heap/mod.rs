@@ -14,6 +14,9 @@
 //!            ---> next span
 //!               | none
 //!               v
+//! probe      each lane a free block beside live ones, if the cursor is aged, or of little use
+//!               | none
+//!               v
 //! search     free blocks of listed runs, or the proof that there are none
 //!
 //! free       the slab's entry ---> runs: set bits ---> the run is listed; idle if fully free
@@ -63,6 +66,7 @@ mod overview;
 mod pair_tests;
 mod parts;
 mod points;
+mod probe;
 mod refill;
 mod resize;
 mod retire;

@@ -26,8 +26,9 @@ const BEGUN: u64 = 1 << 32;
 #[repr(C, align(32))]
 pub struct Moves(AtomicU64);
 
-/// The state of a [`Moves`] at the start of a search, adjusted for the search's own moves.
-#[derive(Clone, Copy)]
+/// The state of a [`Moves`] at the start of a search, adjusted for the search's own moves. The
+/// default is for a search that proves nothing.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Before(u64);
 
 impl Before {

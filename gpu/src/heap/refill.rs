@@ -5,12 +5,14 @@ use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::draw::{Drawn, Ticket};
-use super::scatter::hash;
+use super::probe::Probed;
+use super::scatter::{hash, salt};
 use super::search::Found;
 use super::{Heap, NAP_NANOS};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
+use crate::units::WARP_SIZE;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy.
@@ -25,6 +27,9 @@ const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
+
+/// Whether lanes probe. Models of whole allocations do not end with probes: they have them alone.
+const PROBES: bool = NATIVE_LAYOUT;
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -62,6 +67,20 @@ impl Heap {
             if drawn.stale != 0 {
                 self.put_back(class, peers, drawn);
             }
+            let seen = Span(group.read_64(drawn.seen.0, peers.leader()));
+            let missing = peers.members().without(group.ballot(address != 0)).count();
+            // Most of the blocks that a warp drew tickets for are live.
+            let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
+            if asks
+                && address == 0
+                && PROBES
+                && (seen.is_aged() || seen.is_dry() || is_occupied)
+                && let Probed::Block(found) = self.probe(class, salt(turn), turn >= PATIENCE)
+            {
+                address = found;
+            }
+            // The lanes may have parted.
+            group.sync();
             let served = group.ballot(address != 0);
             let missed = asks && peers.members().without(served) == peers.members();
             let (step, seen) = match drawn.seen {
@@ -74,7 +93,9 @@ impl Heap {
             let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
             let (advances, waits, mut is_dry) = (is(Step::Advance), is(Step::Wait), is(Step::Search));
             if !group.all(!advances) {
-                is_dry |= self.advance(group, peers, advances, class, shard, seen);
+                // After a miss, an aged cursor needs memory for a span.
+                let must = missed && seen.is_aged();
+                is_dry |= self.advance(group, peers, advances, class, shard, seen, must);
             }
             asks &= address == 0;
             if turn == TURNS {
@@ -163,8 +184,8 @@ impl Heap {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets, and the span that it is to
-    /// replace. If no block ahead is free, the group takes the tickets that are left, or many of
+    /// The next step of a group that got nothing for its tickets, nor by probes, and the span that it
+    /// is to replace. If no block ahead is free, the group takes the tickets that are left, or many of
     /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are
     /// no runs of other classes and no slabs.
     #[inline(never)]
@@ -195,7 +216,7 @@ impl Heap {
             // One more than all. If it left fewer tickets than lanes, the next draw would cross the
             // end, and the ring would not be surveyed.
             left + 1
-        } else if turn >= PATIENCE && cursor.skip(now, left) {
+        } else if (turn >= PATIENCE || now.is_aged()) && cursor.skip(now, left) {
             // The compare-and-swap took all of them.
             1
         } else {

@@ -1,9 +1,26 @@
 //! Scatter: pseudo-random places at which groups start that would otherwise all start at the same.
 
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+
+/// A number that is different for each lane and turn, and in each kernel.
+pub fn salt(turn: u32) -> u32 {
+    // A model checker repeats what it explores.
+    let time = if NATIVE_LAYOUT { thread::clock() as u32 } else { 0 };
+    mixed(thread::index_1d().wrapping_add(hash(time)).wrapping_add(turn))
+}
+
 /// A hash: those of consecutive numbers are far from each other.
 pub const fn hash(n: u32) -> u32 {
     // 2^32 by the golden ratio.
     n.wrapping_mul(0x9e37_79b9)
+}
+
+/// A hash of which no bit depends on a few bits of the number alone.
+pub const fn mixed(n: u32) -> u32 {
+    let hashed = hash(n);
+    let again = hash(hashed ^ hashed >> 15);
+    again ^ again >> 15
 }
 
 /// A hash as a number below `end`, in proportion.
@@ -14,6 +31,15 @@ pub const fn scaled(hash: u32, end: u32) -> u32 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_bit_of_a_number_changes_about_half_of_the_bits_of_a_mixed_one() {
+        for bit in 0..32 {
+            let changed = |n: u32| (mixed(n) ^ mixed(n ^ 1 << bit)).count_ones();
+            let sum: u32 = (0..1000).map(changed).sum();
+            assert!((13_000..19_000).contains(&sum), "bit {bit}: {sum} of 32,000");
+        }
+    }
 
     #[test]
     fn consecutive_numbers_start_at_places_all_over_the_range() {

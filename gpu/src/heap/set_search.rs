@@ -5,6 +5,7 @@
 use super::bits::{WORD_BITS, WORD_LOG2};
 use super::index_set::IndexSet;
 use super::moves::{Before, Moves};
+use super::scatter::scaled;
 use crate::lanes::Group;
 
 impl IndexSet {
@@ -39,7 +40,30 @@ impl IndexSet {
         }
     }
 
-    /// The same by the leader of a group, for all lanes. Only the leader's `before` counts.
+    /// An index from `start` on and before `end`, where `start` is the first of a word: a
+    /// pseudo-random one of a word from a pseudo-random place on, around the end. `None` if there
+    /// is no index. Clears bits of words that are zero, as [`next`](Self::next) does.
+    #[inline(always)]
+    pub fn pick(&self, start: u32, end: u32, salt: u32, moves: &Moves) -> Option<u32> {
+        let from = (start + scaled(salt, end - start)) / WORD_BITS * WORD_BITS;
+        // Relaxed: a hint, as in `next`.
+        let (mut first, mut word) = (from, self.word_of(from).load_relaxed());
+        if word == 0 {
+            first = self.next_around(from, start, end, moves)? / WORD_BITS * WORD_BITS;
+            word = self.word_of(first).load_relaxed();
+        }
+        let turned = word.rotate_right(salt);
+        (word != 0).then(|| first + (turned.trailing_zeros() + salt) % WORD_BITS)
+    }
+
+    /// The first index from `from` on and before `end`, or else from `start` on.
+    #[inline(never)]
+    fn next_around(&self, from: u32, start: u32, end: u32, moves: &Moves) -> Option<u32> {
+        let mut ignored = Before::default();
+        self.next(from, end, moves, &mut ignored).or_else(|| self.next(start, from, moves, &mut ignored))
+    }
+
+    /// [`next`](Self::next) by the leader of a group, for all lanes. Only the leader's `before` counts.
     pub fn next_of(
         &self,
         group: Group,
@@ -137,6 +161,27 @@ mod tests {
                 assert_eq!(set.unraised(), None);
             }
         }
+    }
+
+    #[test]
+    fn indices_are_picked_from_all_of_a_range_and_only_from_it() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let (start, end) = (1 << 10, 3 << 10);
+        let pick = |salt: u32| set.pick(start, end, salt.wrapping_mul(0x9e37_79b9), &moves);
+        [start - 1, end].into_iter().for_each(|i| set.insert(i));
+        assert!((0..100).all(|salt| pick(salt).is_none()));
+        // One word that has several, and one far from it.
+        let members = [1500, 1501, 1510, 3000];
+        members.into_iter().for_each(|i| set.insert(i));
+        let found: BTreeSet<_> = (0..1000).filter_map(pick).collect();
+        assert!(found.into_iter().eq(members));
+        // A word that is zero is passed over, and later not even looked at.
+        members.into_iter().for_each(|i| assert!(set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0));
+        assert!((0..100).all(|salt| pick(salt).is_none()));
+        assert_eq!(words[128 + 1].load_relaxed() & words[128 + 2].load_relaxed(), 0);
+        assert_eq!(set.unraised(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::Heap;
 use super::bits::WORD_BITS;
 use super::class::SizeClass;
+use super::probe::Probed;
 use super::search::Found;
 use crate::lanes::Group;
 use core::ptr::NonNull;
@@ -50,6 +51,14 @@ impl Heap {
     /// One search for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
         self.search(Group::alone(), true, class, 0).searched()
+    }
+
+    /// One probe, also of fully free words.
+    pub fn probe_once(&self, class: SizeClass) -> Searched {
+        match self.probe(class, 0, true) {
+            Probed::Block(address) => Found::Block(address).searched(),
+            Probed::Missed | Probed::NoHole => Searched::Unsure,
+        }
     }
 
     /// One search for the slabs of a large allocation.

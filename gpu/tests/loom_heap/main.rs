@@ -18,6 +18,7 @@
 //!   too small.
 //! - A read by one thread that a fence of another thread is to complete. Loom's acquire fence also
 //!   counts for what earlier threads have read, if they are ordered before it.
+//! - Probes in a whole allocation: the models of `steps` have single ones.
 //! - A claim by a stale ticket beside a search. It hides a block and is no move, so the search can
 //!   fail wrongly.
 #![cfg(loom)]
@@ -82,6 +83,9 @@ holds! {
     a_slab_goes_from_one_large_allocation_to_the_next: LARGE_SLAB;
     a_stale_ticket_for_a_new_run_is_put_back: STALE_TICKET;
     a_search_knows_both_blocks_that_were_freed_in_one_word: FREED_IN_ONE_WORD;
+    a_search_knows_a_run_that_a_probe_unlists: PROBED_BESIDE_A_SEARCH;
+    a_probe_finds_a_block_that_another_thread_frees: PROBED_BESIDE_A_FREE;
+    a_probe_puts_back_a_block_of_another_class: PROBED_BESIDE_A_RETIRE;
     a_block_is_put_back_for_the_next_owner: PUT_BACK;
     a_run_stays_idle_when_a_block_is_put_back: PUT_BACK_BESIDE_A_RETIRE;
 }

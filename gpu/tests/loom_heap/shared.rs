@@ -109,6 +109,14 @@ impl Shared {
         }
     }
 
+    /// One probe.
+    pub fn probe(&self, size: usize) -> Option<Piece> {
+        match self.heap.probe_once(SizeClass::of(size as u32)) {
+            Searched::Block(address) => self.found(address, size).found(),
+            Searched::Nothing | Searched::Unsure => None,
+        }
+    }
+
     /// One search for a slab.
     pub fn search_large(&self) -> Search {
         match self.heap.search_large_once(1) {

@@ -45,6 +45,39 @@ pub const UNLISTED_BESIDE_A_SEARCH: Model = model(3, || free_beside_a_search(tru
 /// The other search clears the bit above the list.
 pub const LOWERED_BESIDE_A_SEARCH: Model = model(3, || free_beside_a_search(false));
 
+/// Another thread probes meanwhile, and unlists the run if it finds it full.
+pub const PROBED_BESIDE_A_SEARCH: Model = model(3, || {
+    let (heap, [first, second, _kept, _kept_too]) = full_heap(true);
+    let free_and_search = move |heap: &Shared| {
+        heap.free(first);
+        heap.free(second);
+        heap.search(QUARTER)
+    };
+    let (mine, theirs) = both(&heap, free_and_search, |heap| heap.probe(QUARTER));
+    assert!(!mine.is_proof(), "{FAILED}");
+    heap.check([(QUARTER, 2 + count([mine.found(), theirs]))]);
+});
+
+/// A probe finds the block that another thread frees, or the next one does.
+pub const PROBED_BESIDE_A_FREE: Model = model(PREEMPTIONS, || {
+    let (heap, [mine, _kept]) = full_heap(true);
+    let (_, theirs) = both(&heap, move |heap| heap.free(mine), |heap| heap.probe(HALF));
+    let found = theirs.or_else(|| heap.probe(HALF)).or_else(|| heap.probe(HALF));
+    heap.check([(HALF, 1 + count([found]))]);
+    assert!(found.is_some(), "{FAILED}");
+});
+
+/// A run changes its class beside a probe, which puts back a block of the other class.
+pub const PROBED_BESIDE_A_RETIRE: Model = model(3, || {
+    let heap = idle_run();
+    let retire_and_add = |heap: &Shared| {
+        heap.retire();
+        heap.add_run(QUARTER);
+    };
+    let (_, found) = both(&heap, retire_and_add, |heap| heap.probe(HALF));
+    heap.check([(HALF, count([found]))]);
+});
+
 /// Two threads free blocks of one word, of a run that is not listed. The one that does not make the
 /// word nonzero searches next, and must find a block or try again.
 pub const FREED_IN_ONE_WORD: Model = model(4, || {

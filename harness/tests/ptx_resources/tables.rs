@@ -32,14 +32,15 @@ pub const FUNCTION_SPILLS: &[FunctionSpills] = &[
     ("warpheap_device::heap::block_cache", [1312, 1312, 224, 224, 224]),
     ("warpheap_device::heap::group", [440, 440, 88, 88, 88]),
     ("warpheap_device::heap::large", [16, 16, 16, 16, 16]),
+    ("warpheap_device::heap::probe", [32, 16, 16, 16, 16]),
     ("warpheap_device::heap::refill", [568, 560, 456, 456, 456]),
     ("warpheap_device::heap::resize", [288, 288, 144, 144, 144]),
-    ("warpheap_device::heap::advance", [824, 896, 488, 488, 488]),
+    ("warpheap_device::heap::advance", [936, 976, 568, 568, 576]),
     ("warpheap_device::heap::free", [16, 16, 16, 16, 16]),
     ("warpheap_device::heap::index_set", [32, 32, 32, 32, 32]),
     ("warpheap_device::heap::runs", [48, 48, 64, 64, 48]),
     ("warpheap_device::heap::search", [872, 872, 192, 192, 208]),
-    ("warpheap_device::heap::set_search", [16, 16, 16, 16, 16]),
+    ("warpheap_device::heap::set_search", [32, 112, 112, 112, 72]),
     ("warpheap_device::heap::slabs", [400, 400, 48, 48, 48]),
     ("warpheap_device::lanes::sums", [312, 312, 16, 16, 16]),
     ("warpheap_harness_suite_kernels::suite_kernels::malloc", [48, 0, 0, 0, 0]),
@@ -54,55 +55,55 @@ pub const BENCH_SPILLS: &[Spills] = &[
     ("bench_bump_alloc", [296, 296, 260]),
     ("bench_freelist_alloc", [76, 0, 0]),
     ("bench_freelist_churn", [232, 156, 108]),
-    ("bench_heap_alloc", [7160, 7008, 6500]),
-    ("bench_heap_alloc_each", [7220, 7092, 6548]),
-    ("bench_heap_alloc_sparse", [7160, 7008, 6500]),
-    ("bench_heap_churn", [7180, 6864, 6452]),
-    ("bench_heap_churn_cached", [7408, 7428, 6548]),
-    ("bench_heap_churn_mixed", [7076, 7100, 6380]),
+    ("bench_heap_alloc", [8676, 8596, 8040]),
+    ("bench_heap_alloc_each", [8752, 8668, 8188]),
+    ("bench_heap_alloc_sparse", [8676, 8588, 8032]),
+    ("bench_heap_churn", [8988, 8504, 8024]),
+    ("bench_heap_churn_cached", [9108, 8764, 8380]),
+    ("bench_heap_churn_mixed", [8900, 8472, 7956]),
     ("bench_heap_free", [0, 0, 24]),
     ("bench_heap_free_each", [24, 24, 56]),
     ("bench_heap_free_half", [16, 16, 48]),
     ("bench_heap_free_sparse", [0, 0, 24]),
-    ("bench_load_fill", [7576, 7292, 6816]),
-    ("bench_load_turn", [7600, 7272, 6852]),
+    ("bench_load_fill", [8708, 8628, 8072]),
+    ("bench_load_turn", [8828, 8536, 8220]),
 ];
 
 /// Kernels that check: they do far more than allocate.
 pub const STRESS_SPILLS: &[Spills] = &[
     ("exchange_freelist", [1704, 1708, 1604]),
-    ("exchange_heap", [8856, 8628, 8112]),
+    ("exchange_heap", [10652, 10380, 9888]),
     ("free_all_heap", [24, 24, 48]),
     ("exhaust_bump", [476, 372, 300]),
     ("exhaust_freelist", [240, 120, 76]),
-    ("exhaust_heap", [6944, 6680, 6184]),
+    ("exhaust_heap", [8636, 8472, 7860]),
     ("overlap_claim", [56, 80, 80]),
     ("plant_double_free_heap", [128, 116, 180]),
     ("plant_overlap_heap", [0, 0, 28]),
     ("stress_bump", [1608, 1600, 1568]),
     ("stress_freelist", [1424, 1392, 1292]),
-    ("stress_heap", [8900, 8620, 8228]),
-    ("take_whole_heap", [7112, 6952, 6424]),
+    ("stress_heap", [10808, 10656, 9808]),
+    ("take_whole_heap", [8516, 8428, 8020]),
 ];
 
 /// Kernels of allocations by the host.
-pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [7152, 7012, 6500]), ("heap_free_many", [0, 0, 24])];
+pub const HOST_SPILLS: &[Spills] = &[("heap_alloc_many", [8672, 8584, 8036]), ("heap_free_many", [0, 0, 24])];
 
 /// The kernels of `harness/tests/heap_groups/`, which are assembled for sm_90 only. They call the
 /// heap's slow paths, so their bound is the heap's spills.
 pub const GROUP_SPILLS: &[Spills] = &[
-    ("groups_block", [0, 0, 6296]),
-    ("groups_cache", [0, 0, 7240]),
-    ("groups_exhaust", [0, 0, 6772]),
-    ("groups_misuse", [0, 0, 6976]),
-    ("groups_vanish", [0, 0, 7040]),
-    ("groups_warp", [0, 0, 6664]),
+    ("groups_block", [0, 0, 8068]),
+    ("groups_cache", [0, 0, 8624]),
+    ("groups_exhaust", [0, 0, 8552]),
+    ("groups_misuse", [0, 0, 8936]),
+    ("groups_vanish", [0, 0, 8716]),
+    ("groups_warp", [0, 0, 8324]),
 ];
 
 /// Kernels of the suites. Those that time calls of the heap have its spills.
 pub const SUITE_SPILLS: &[Spills] = &[
-    ("suite_heap_alloc_latency", [7104, 6884, 6512]),
-    ("suite_heap_churn_latency", [7372, 7292, 6720]),
+    ("suite_heap_alloc_latency", [8692, 8596, 8056]),
+    ("suite_heap_churn_latency", [9068, 8584, 8108]),
     ("suite_heap_free_latency", [16, 16, 52]),
 ];
 

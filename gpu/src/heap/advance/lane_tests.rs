@@ -14,7 +14,7 @@ const PAIR: SizeClass = SizeClass::of(16 << 10);
 const LANES: u32 = 0b110_1000;
 
 fn demand(class: SizeClass, lanes: u32) -> Demand {
-    Demand { class, shard: 0, seen: Span::UNUSED, lanes }
+    Demand { class, shard: 0, seen: Span::UNUSED, lanes, must: false }
 }
 
 /// The first slabs of the spans of a ring, and their runs.
@@ -235,9 +235,40 @@ fn only_the_lanes_of_a_class_without_memory_find_their_cursor_dry() {
     let advance = |owned: &OwnedHeap, group: Group| {
         let class = if group.lane() == 5 { PAIR } else { LARGE };
         let peers = group.matching(class.0);
-        owned.heap.advance(group, peers, true, class, 0, Span::UNUSED)
+        owned.heap.advance(group, peers, true, class, 0, Span::UNUSED, false)
     };
     assert_eq!(owned.on_lanes(LANES, Coords::SOLE, advance).results, [false, true, false]);
     let dry = |class| owned.heap.cursor(class, 0).span().is_dry();
     assert_eq!([LARGE, PAIR].map(dry), [false, true]);
+}
+
+/// Whether a warp that replaces a span of a heap of 256 slabs makes the cursor aged. `free` slabs
+/// are free, all over the heap, and the other ones are runs with these free blocks of 256.
+fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
+    let owned = heap(256, 1);
+    let small = SizeClass::of(64);
+    let is_free = |slab: u32| free > 0 && slab.is_multiple_of(256 / free.max(1));
+    (0..256).filter(|slab| !is_free(*slab)).for_each(|run| owned.add_run_with(small, run, blocks));
+    owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+        owned.heap.replace_span(group, Demand { must, ..demand(small, lanes) })
+    });
+    owned.heap.cursor(small, 0).span().is_aged()
+}
+
+#[test]
+fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
+    let every = |step: u32| -> Vec<u32> { (0..256).step_by(step as usize).collect() };
+    // A quarter of the heap is free, then a sixteenth, then nothing.
+    assert_eq!([64, 16, 0].map(|free| is_aged(free, &every(4), 32, false)), [false, true, true]);
+    // With few holes only if no slab is free; the sample of words is pseudo-random.
+    assert_eq!([16, 0].map(|free| is_aged(free, &every(16), 32, false)), [false, true]);
+    assert!(!is_aged(16, &[], 32, false));
+    // Not for parts of warps, nor after probes that found nothing while there are free slabs.
+    assert!(!is_aged(16, &every(4), 31, false) && !is_aged(16, &every(4), 32, true));
+    assert!(is_aged(0, &every(4), 32, true));
+}
+
+#[test]
+fn fully_free_words_are_no_holes() {
+    assert!(!is_aged(0, &(0..64).collect::<Vec<u32>>(), 32, false));
 }

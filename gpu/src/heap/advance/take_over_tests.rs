@@ -34,7 +34,7 @@ fn ring_of(owned: &OwnedHeap, shard: u32) -> Vec<(u32, u32)> {
 }
 
 fn demand(lanes: u32) -> Demand {
-    Demand { class: LARGE, shard: 0, seen: Span::UNUSED, lanes }
+    Demand { class: LARGE, shard: 0, seen: Span::UNUSED, lanes, must: false }
 }
 
 /// Takes over a span for shard 0 by a full warp that asks for blocks, or by three lanes that do.

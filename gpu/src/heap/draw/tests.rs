@@ -65,7 +65,7 @@ fn a_group_that_crosses_the_end_replaces_spans_until_tickets_are_left() {
     let info = *heap(256, 1).heap.class(A);
     for (spans, rest, slot, left) in [(2, 10, 1, 10), (4, 10, 3, 10), (4, 0, 3, 0), (9, 7, 8, 7)] {
         let (owned, seen) = crossed(spans, rest);
-        let own = owned.heap.pass(A, 0, &info, seen);
+        let own = owned.heap.pass(A, 0, &info, seen, 1);
         let now = owned.heap.cursor(A, 0).span();
         assert_eq!((now.slot(), now.left()), (slot, left), "{spans} spans");
         // Its own tickets are for the first one of them.
@@ -74,10 +74,31 @@ fn a_group_that_crosses_the_end_replaces_spans_until_tickets_are_left() {
     }
     // Beyond the last span that is looked at, it is to advance.
     let (owned, seen) = crossed(10, 7);
-    let own = owned.heap.pass(A, 0, &info, seen);
+    let own = owned.heap.pass(A, 0, &info, seen, 1);
     let now = owned.heap.cursor(A, 0).span();
     assert_eq!((own.slot(), own.left(), now.slot(), now.left()), (8, 0, 8, 7 - 256));
     assert!(own.is_crossed_by(1));
+}
+
+#[test]
+fn a_warp_does_not_go_on_to_a_run_without_a_fully_free_word() {
+    let owned = heap(256, 1);
+    with_spans(&owned, A, 10, 0);
+    let info = *owned.heap.class(A);
+    (0..info.words()).for_each(|w| {
+        let old = owned.heap.runs().claim(owned.heap.runs().first_word(11) + w, 1);
+        owned.heap.runs().count_claim(11, old, u32::MAX);
+    });
+    for (lanes, goes_on) in [(32, false), (31, true)] {
+        let cursor = owned.heap.cursor(A, 0);
+        cursor.restart(owned.heap.ring(A, 0).spans(&info).next().unwrap().with_left(0));
+        let own = owned.heap.pass(A, 0, &info, cursor.take(lanes), lanes);
+        assert_eq!(
+            (own.is_crossed_by(lanes), cursor.span().left() >= 0),
+            (!goes_on, goes_on),
+            "{lanes} lanes"
+        );
+    }
 }
 
 /// The span of the cursor: its first slab, and its blocks left.

@@ -5,20 +5,20 @@
 //! need the class draw from other cursors, by their slow path. So what counts is the number of
 //! round trips, one after the other: five to go on with a span of the ring that has free blocks.
 //!
-//! With few free slabs, a cursor of whole warps becomes *aged* if its class has free blocks beside
-//! live ones, by a sample: then each lane [probes](super::probe) for such a block.
+//! In an [aged](super::aged) heap, a cursor of whole warps gets no span: each lane
+//! [probes](super::probe) for a block.
 //!
 //! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
 //! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
 //! reaches it, and no ring has what its SMs need.
 
 use super::Heap;
-use super::bits::{WORD_BITS, full_word};
+use super::bits::WORD_BITS;
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::cursor::Span;
 use super::ring::Survey;
-use super::scatter::{hash, salt, scaled};
+use super::scatter::{hash, scaled};
 use super::slabs::Slabs;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -30,18 +30,6 @@ const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
 /// The most spans that are added to a ring at once, where free slabs lie in short rows.
 const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
-
-/// Words of the free slabs, and of the runs of its class, that a group looks at.
-const LOOKS: u32 = if NATIVE_LAYOUT { 64 } else { 1 };
-/// The most of them that one lane looks at.
-const MOST_LOOKS: u32 = 4;
-/// Shares of the heap are in parts of this.
-const SHARE: u32 = 128;
-
-/// One of so many blocks is free beside live ones: a probe looks at a few words to find one.
-const HOLES: u32 = 64;
-/// The same if there are free slabs.
-const MANY_HOLES: u32 = 8;
 
 /// A cursor, and what its next span is for.
 #[derive(Clone, Copy)]
@@ -120,7 +108,7 @@ impl Heap {
                 }
             }
         }
-        if next.is_none() && demand.must && self.has_holes(group, class, &info, HOLES) {
+        if next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
             next = Some(seen.aged());
         }
         if group.leads() {
@@ -237,46 +225,6 @@ impl Heap {
         None
     }
 
-    /// The free slabs as a share of the heap, by a few words of their set.
-    fn free_share(&self, group: Group) -> u32 {
-        let (set, salt, looks) = (self.free_slabs().set, salt(0), looks(group));
-        let mut free = 0;
-        for i in 0..looks {
-            // Relaxed: a hint.
-            free += set.word(scaled(hash(salt.wrapping_add(i)), set.len())).load_relaxed().count_ones();
-        }
-        group.wrapping_sum(free) * SHARE / (looks * group.count() * WORD_BITS)
-    }
-
-    /// Whether free blocks beside live ones are to be used before free slabs: few slabs are free, and
-    /// probes find such blocks at once.
-    fn is_aged(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
-        let free = self.free_share(group);
-        free < SHARE / 4 && self.has_holes(group, class, info, if free == 0 { HOLES } else { MANY_HOLES })
-    }
-
-    /// Whether at least one of `part` blocks of the class is free beside live ones, by a few words of
-    /// listed runs.
-    fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {
-        let (runs, common) = (self.runs(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        let (salt, mut holes, mut blocks) = (salt(1), 0, 0);
-        for i in 0..looks(group) {
-            let salt = hash(salt.wrapping_add(i));
-            if let Some(index) = runs.listed().pick(start, end, salt, common) {
-                let w = scaled(hash(salt), info.words());
-                // Relaxed: a hint.
-                let word = runs.bits(runs.first_word(index - start) + w).load_relaxed();
-                let full = full_word(info.blocks, w);
-                // Cursors have tickets for fully free words.
-                holes += if word == full { 0 } else { word.count_ones() };
-                blocks += full.count_ones();
-            }
-        }
-        let (holes, blocks) = (group.wrapping_sum(holes), group.wrapping_sum(blocks));
-        holes > 0 && holes * part >= blocks
-    }
-
     /// Whether the class has a fully free run. Removes those that are not fully free from the idle
     /// set.
     fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
@@ -305,11 +253,6 @@ impl Heap {
         }
         false
     }
-}
-
-/// Looks of each lane of a group, of which there are a few dozens together.
-fn looks(group: Group) -> u32 {
-    LOOKS.div_ceil(group.count()).min(MOST_LOOKS)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -43,6 +43,7 @@
 //! after some turns searches for blocks, too. The number of turns is bounded.
 
 mod advance;
+mod aged;
 mod alloc;
 mod audit;
 mod bits;

@@ -138,8 +138,8 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring
-    /// with free words, or one after that. The group that crossed the end replaces the span until tickets are left;
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or
+    /// one after that. A warp that crossed the end goes on only to a run with a free word. The group that crossed the end replaces the span until tickets are left;
     /// if there are no more spans, it is to [`advance`](Self::advance).
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span, wanted: u32) -> Span {

@@ -3,8 +3,11 @@
 //! For a heap that is aged or nearly full: free blocks lie singly among others, in most of the runs
 //! of their class. Each lane looks for one by itself, and waits for no other lane.
 //!
-//! Cost: a load of the list, up to three more where few runs are listed; a load of a few words of
-//! a run; an acquire atomic that claims a bit; a load of the run's entry. One after the other.
+//! Cost: a load of the list, and some more where few runs are listed; a load of a few words of a
+//! run; an acquire atomic that claims a bit; a load of the run's entry. One after the other. A probe
+//! that meets a full run looks at all of its words, and unlists it as a move of the class.
+//!
+//! Progress: lock-free, and the number of looks is bounded.
 
 use super::Heap;
 use super::bits::{WORD_BITS, full_word};
@@ -36,7 +39,7 @@ impl Heap {
         let (runs, info, common) = (self.runs(), self.class(class), self.overview().common());
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
         let words = info.words().next_multiple_of(AT_ONCE);
-        // No inner loops: the lanes of a warp go through the turns together.
+        // One look in each turn, so that the lanes of a warp go through the turns together.
         for turn in 0..LOOKS {
             let salt = mixed(salt.wrapping_add(turn));
             let Some(index) = runs.listed().pick(start, end, salt, common) else { return Probed::NoHole };
@@ -60,13 +63,13 @@ impl Heap {
                 runs.first_open(class, info, index / WORD_BITS, 1 << (index % WORD_BITS), &mut ignored);
                 continue;
             }
-            // One of them, and a bit of it, that depend on the salt: lanes claim all over the words.
-            let from = (salt >> 5) % 4;
+            // One of them, and a bit of it, by bits of the salt that did not choose the run.
+            let (from, turn) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
             let i = (((open << 4 | open) >> from).trailing_zeros() + from) % 4;
             let low = if i & 1 == 0 { seen[0] } else { seen[1] };
             let high = if i & 1 == 0 { seen[2] } else { seen[3] };
             let word = if i < 2 { low } else { high };
-            let bit = (word.rotate_right(salt).trailing_zeros() + salt) % WORD_BITS;
+            let bit = (word.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS;
             if runs.claim_some(run, class, info, first + i, 1 << bit) != 0 {
                 return Probed::Block(self.block_address(info, run, (first + i) * WORD_BITS + bit));
             }

@@ -93,7 +93,7 @@ impl Heap {
             let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
             let (advances, waits, mut is_dry) = (is(Step::Advance), is(Step::Wait), is(Step::Search));
             if !group.all(!advances) {
-                // After a miss, an aged cursor needs memory for a span.
+                // After a miss at the end of an aged cursor, a span is better.
                 let must = missed && seen.is_aged();
                 is_dry |= self.advance(group, peers, advances, class, shard, seen, must);
             }

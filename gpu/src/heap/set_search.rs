@@ -52,8 +52,8 @@ impl IndexSet {
             first = self.next_around(from, start, end, moves)? / WORD_BITS * WORD_BITS;
             word = self.word_of(first).load_relaxed();
         }
-        let turned = word.rotate_right(salt);
-        (word != 0).then(|| first + (turned.trailing_zeros() + salt) % WORD_BITS)
+        let turn = salt % WORD_BITS;
+        (word != 0).then(|| first + (word.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS)
     }
 
     /// The first index from `from` on and before `end`, or else from `start` on.

@@ -48,6 +48,18 @@ fn lanes_claim_blocks_of_all_runs_and_words() {
 }
 
 #[test]
+fn lanes_that_meet_in_a_word_claim_different_blocks() {
+    let firsts: BTreeSet<u32> = (0..100)
+        .map(|salt| {
+            let owned = heap(256, 1);
+            owned.add_run_with(SMALL, 77, &(1..32).collect::<Vec<_>>());
+            (0..20).find_map(|turn| probe(&owned, SMALL, 1000 * salt + turn, false).ok()).expect("a block").1
+        })
+        .collect();
+    assert!(firsts.len() > 20, "{} different blocks of 31", firsts.len());
+}
+
+#[test]
 fn fully_free_words_are_left_to_cursors_unless_nothing_else_is_free() {
     let owned = heap(256, 1);
     owned.add_run(SMALL, 7);

@@ -134,7 +134,7 @@ fn any_line_of((path, command): &(Vec<String>, Command)) -> BoxedStrategy<Vec<Wo
     // Otherwise most lines of these commands would not run.
     let start: &[&str] = match command.get_name() {
         "stress" => &["--backend=cpu", "--threads=256", "--rounds=1"],
-        "bench" if path.len() == 2 => &["--backend=cpu", "--allocations=16", "--rounds=1", "--threads=2"],
+        "bench" if path.len() == 2 => &["--backend=cpu", "--allocations=2", "--rounds=1", "--threads=2"],
         "map" => &["--backend=cpu", "--bytes=1MiB"],
         "bench" | "replay" | "demo" | "show" => &["--backend=cpu"],
         _ => &[],

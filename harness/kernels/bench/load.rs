@@ -192,7 +192,7 @@ kernel! {
         // SAFETY: a live block of 8 bytes or more.
         let is_right = old.is_none_or(|old| unsafe { reread(old.as_ptr()) } == u64::from(place));
         if let Some(other) = other {
-            // SAFETY: a live block of 8 bytes or more, whose content does not change: all threads
+            // SAFETY: a live block of 8 bytes or more. Its content does not change: all threads
             // write the number of its place.
             unsafe { touch(other.as_ptr(), far.into()) };
         }

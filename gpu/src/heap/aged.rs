@@ -34,8 +34,8 @@ impl Heap {
         group.wrapping_sum(free) * SHARE / (looks * group.count() * WORD_BITS)
     }
 
-    /// Whether free blocks beside live ones are to be used before free slabs: few slabs are free, and
-    /// probes find such blocks at once.
+    /// Whether free blocks beside live ones are to be used before free slabs: few slabs are free,
+    /// and probes find such blocks at once.
     pub(super) fn is_aged(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
         let free = self.free_share(group);
         free < SHARE / 4 && self.has_holes(group, class, info, if free == 0 { HOLES } else { MANY_HOLES })
@@ -46,8 +46,8 @@ impl Heap {
         self.has_holes(group, class, info, HOLES)
     }
 
-    /// Whether at least one of `part` blocks of the class is free beside live ones, by a few words of
-    /// listed runs.
+    /// Whether at least one of `part` blocks of the class is free beside live ones, by a few words
+    /// of listed runs.
     fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {
         let (runs, common) = (self.runs(), self.overview().common());
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));

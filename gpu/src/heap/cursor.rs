@@ -13,8 +13,8 @@
 //! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`draw.rs`) it
 //! advances instead: it swaps in a span with all of its tickets (`restart`).
 //!
-//! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks. The
-//! group that crosses the end of these tickets looks whether a span is better.
+//! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
+//! The group that crosses the end of these tickets looks whether a span is better.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.

@@ -138,10 +138,10 @@ impl Heap {
         Drawn { address, seen, stale: if is_valid || !warp.leads() { 0 } else { old } }
     }
 
-    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring, or
-    /// one after that. The group that crossed the end replaces the span until tickets are left. It is
-    /// to [`advance`](Self::advance) if there are no more spans or, for a warp, if the first run of
-    /// the next one has no fully free word.
+    /// The span that tickets beyond the end of the span `seen` are for: the next one of the ring,
+    /// or one after that. The group that crossed the end replaces the span until tickets are left.
+    /// It is to [`advance`](Self::advance) if there are no more spans or, for a warp, if the first
+    /// run of the next one has no fully free word.
     #[inline(always)]
     fn pass(&self, class: SizeClass, shard: u32, info: &ClassInfo, seen: Span, wanted: u32) -> Span {
         let (ring, cursor) = (self.ring(class, shard), self.cursor(class, shard));

@@ -4,8 +4,8 @@
 //! of their class. Each lane looks for one by itself, and waits for no other lane.
 //!
 //! Cost: a load of the list, and some more where few runs are listed; a load of a few words of a
-//! run; an acquire atomic that claims a bit; a load of the run's entry. One after the other. A probe
-//! that meets a full run looks at all of its words, and unlists it as a move of the class.
+//! run; an acquire atomic that claims a bit; a load of the run's entry. One after the other. If the
+//! run is full, a probe looks at all of its words, and unlists it as a move of the class.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 

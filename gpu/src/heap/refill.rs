@@ -184,10 +184,10 @@ impl Heap {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets, nor by probes, and the span that it
-    /// is to replace. If no block ahead is free, the group takes the tickets that are left, or many of
-    /// them. If the cursor is dry, too, it searches: in the first turn always, later if there are
-    /// no runs of other classes and no slabs.
+    /// The next step of a group that got nothing for its tickets, nor by probes, and the span that
+    /// it is to replace. If no block ahead is free, the group takes the tickets that are left, or
+    /// many of them. If the cursor is dry, too, it searches: in the first turn always, later if
+    /// there are no runs of other classes and no slabs.
     #[inline(never)]
     fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
         let (info, cursor) = (self.class(class), self.cursor(class, shard));

@@ -63,7 +63,8 @@ impl IndexSet {
         self.next(from, end, moves, &mut ignored).or_else(|| self.next(start, from, moves, &mut ignored))
     }
 
-    /// [`next`](Self::next) by the leader of a group, for all lanes. Only the leader's `before` counts.
+    /// [`next`](Self::next) by the leader of a group, for all lanes. Only the leader's `before`
+    /// counts.
     pub fn next_of(
         &self,
         group: Group,

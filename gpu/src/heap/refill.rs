@@ -154,7 +154,7 @@ impl Heap {
             let shard = group.read_32(shard, leader);
             let other = self.layout.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
             let span = self.cursor(SizeClass(class), other).span();
-            let has_tickets = !span.is_dry() && span.left() >= lanes as i32;
+            let has_tickets = !span.is_dry() && span.runs() > 0 && span.left() >= lanes as i32;
             let lanes = group.ballot(has_tickets || turn >= PATIENCE);
             if !lanes.is_empty() {
                 let other = group.read_32(other, lanes.leader());
@@ -229,7 +229,9 @@ impl Heap {
             _ if old.is_dry() => Step::Search,
             _ => Step::Wait,
         };
-        (step, old)
+        // Whether it was aged is known after all of its tickets were taken, too.
+        let is_aged = now.is_aged() && old.runs() == 0 && step == Step::Advance;
+        (step, if is_aged { old.with_left(1) } else { old })
     }
 
     /// The number of blocks at the front of a span that are not free; `None` if none of this run

@@ -114,6 +114,19 @@ fn a_group_takes_many_tickets_or_crosses_the_end_if_no_block_is_free() {
 }
 
 #[test]
+fn a_group_that_took_all_tickets_of_an_aged_cursor_knows_that_it_was_aged() {
+    let owned = with_runs(&[], &[]);
+    let cursor = owned.heap.cursor(SMALL, 0);
+    let aged = Span::UNUSED.aged();
+    // More tickets than a group takes at once, and one.
+    for (seen, is_aged) in [(aged, true), (aged.with_left(1), true), (Span::UNUSED, false)] {
+        cursor.restart(seen);
+        let (step, seen) = owned.heap.step(SMALL, 0, 2, 1);
+        assert_eq!((name(step), seen.is_aged(), cursor.span().left()), ("advance", is_aged, -1));
+    }
+}
+
+#[test]
 fn a_group_searches_if_its_cursor_is_dry_and_there_are_no_runs() {
     let owned = with_runs(&[], &[]);
     for slab in (0..256).filter(|slab| owned.is_free_slab(*slab)) {

@@ -122,9 +122,11 @@ fn each_lane_looks_at_the_cursor_of_another_shard() {
     let owned = crossed(&[3, 4, 5], false);
     // A full warp uses all shards. A part of a warp uses the shards 0 and 4.
     assert_eq!([u32::MAX, 0b111].map(|mask| other(&owned, mask, 0)), [Some(3), Some(4)]);
-    // With fewer tickets than lanes, or dry.
+    // With fewer tickets than lanes, aged or dry.
     owned.heap.cursor(LARGE, 4).take(30);
     assert_eq!([0b11, 0b111].map(|mask| other(&owned, mask, 0)), [Some(4), None]);
+    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.aged());
+    assert_eq!(other(&owned, 0b111, 0), None);
     owned.heap.cursor(LARGE, 4).restart(Span::new(owned.heap.class(LARGE), 0, 1).dry());
     assert_eq!(
         [0, PATIENCE - 1, PATIENCE].map(|turn| other(&owned, 0b111, turn).is_some()),

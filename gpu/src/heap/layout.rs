@@ -12,6 +12,12 @@ use crate::units::WARP_SIZE;
 const BIT_BYTES_LOG2: u32 = 4;
 /// Slabs are from 16 KiB to 512 KiB, in the largest heap.
 const LEAST_SLAB_LOG2: u32 = 14;
+/// A heap has no more slabs than this if they are then not larger than [`COMMON_SLAB_LOG2`]: runs
+/// with few blocks are often full, and then searches remove them from the list, and frees insert
+/// them again.
+const SLABS_LOG2: u32 = 14;
+/// The slabs of heaps from 1 to 16 GiB.
+const COMMON_SLAB_LOG2: u32 = 16;
 
 /// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
 /// largest one of [`HeapLayout::tiny`].
@@ -64,8 +70,7 @@ impl HeapLayout {
         {
             return None;
         }
-        let log2 = bytes.ilog2().div_ceil(2) - 1;
-        let slab_log2 = if log2 < LEAST_SLAB_LOG2 { LEAST_SLAB_LOG2 } else { log2 };
+        let slab_log2 = slab_log2(bytes.ilog2());
         let slabs = (bytes >> slab_log2) as u32;
         let classes = SizeClass::of(3 << slab_log2).0 + 1;
         let most = slabs / 4 / classes;
@@ -175,6 +180,15 @@ impl HeapLayout {
         let shard = (multiprocessor * self.shard_scale) >> 16;
         if shard < self.shards { shard } else { self.shards - 1 }
     }
+}
+
+/// The base-2 logarithm of a slab's bytes in a heap of `2^log2` bytes.
+const fn slab_log2(log2: u32) -> u32 {
+    // A large heap has twice as many slabs of twice the size for each factor of 4.
+    let (large, few) = (log2.div_ceil(2) - 1, log2 - SLABS_LOG2);
+    let common = if few < COMMON_SLAB_LOG2 { few } else { COMMON_SLAB_LOG2 };
+    let log2 = if large < common { common } else { large };
+    if log2 < LEAST_SLAB_LOG2 { LEAST_SLAB_LOG2 } else { log2 }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -13,6 +13,13 @@ fn layouts() -> impl Iterator<Item = HeapLayout> {
 }
 
 #[test]
+fn slabs_are_larger_in_larger_heaps() {
+    let slab_log2 = |log2: u32| HeapLayout::new(1 << log2, 132).unwrap().slab_log2;
+    assert_eq!([20, 26, 28, 29, 30, 34].map(slab_log2), [14, 14, 14, 15, 16, 16]);
+    assert_eq!([35, 36, 37, 40].map(slab_log2), [17, 17, 18, 19]);
+}
+
+#[test]
 fn every_offset_belongs_to_its_block() {
     for layout in layouts() {
         for class in (0..layout.classes).map(SizeClass) {

@@ -12,11 +12,10 @@ use crate::units::WARP_SIZE;
 const BIT_BYTES_LOG2: u32 = 4;
 /// Slabs are from 16 KiB to 512 KiB, in the largest heap.
 const LEAST_SLAB_LOG2: u32 = 14;
-/// A heap has no more slabs than this if they are then not larger than [`COMMON_SLAB_LOG2`]: runs
-/// with few blocks are often full, and then searches remove them from the list, and frees insert
-/// them again.
+/// From 256 MiB to 2 GiB, slabs grow with the heap, which has 2^14 to 2^15 of them: runs with few
+/// blocks are often full, and then searches remove them from the list, and frees insert them again.
 const SLABS_LOG2: u32 = 14;
-/// The slabs of heaps from 1 to 16 GiB.
+/// Up to this size. Slabs are larger only in heaps of 32 GiB and more.
 const COMMON_SLAB_LOG2: u32 = 16;
 
 /// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
@@ -182,13 +181,15 @@ impl HeapLayout {
     }
 }
 
-/// The base-2 logarithm of a slab's bytes in a heap of `2^log2` bytes.
-const fn slab_log2(log2: u32) -> u32 {
-    // A large heap has twice as many slabs of twice the size for each factor of 4.
-    let (large, few) = (log2.div_ceil(2) - 1, log2 - SLABS_LOG2);
-    let common = if few < COMMON_SLAB_LOG2 { few } else { COMMON_SLAB_LOG2 };
-    let log2 = if large < common { common } else { large };
-    if log2 < LEAST_SLAB_LOG2 { LEAST_SLAB_LOG2 } else { log2 }
+/// The base-2 logarithm of a slab's bytes in a heap of `2^heap_log2` bytes or more, at least the
+/// least one of [`HEAP_BYTES`].
+const fn slab_log2(heap_log2: u32) -> u32 {
+    // Twice the bytes for a heap of four times the bytes.
+    let of_root = heap_log2.div_ceil(2) - 1;
+    let of_few = heap_log2 - SLABS_LOG2;
+    let of_few = if of_few < COMMON_SLAB_LOG2 { of_few } else { COMMON_SLAB_LOG2 };
+    let larger = if of_root < of_few { of_few } else { of_root };
+    if larger < LEAST_SLAB_LOG2 { LEAST_SLAB_LOG2 } else { larger }
 }
 
 #[cfg(all(test, not(loom)))]

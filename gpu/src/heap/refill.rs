@@ -135,7 +135,7 @@ impl Heap {
         address
     }
 
-    /// Another shard with tickets of the class in its cursor, for the groups of `peers` without
+    /// Another shard with tickets for blocks in its cursor, for the groups of `peers` without
     /// any; after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
     fn other(
         &self,
@@ -229,7 +229,7 @@ impl Heap {
             _ if old.is_dry() => Step::Search,
             _ => Step::Wait,
         };
-        // Whether it was aged is known after all of its tickets were taken, too.
+        // `is_aged` needs a ticket: one is reported, so that the group knows that a span is better.
         let is_aged = now.is_aged() && old.runs() == 0 && step == Step::Advance;
         (step, if is_aged { old.with_left(1) } else { old })
     }

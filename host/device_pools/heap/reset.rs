@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn reset_rewrites_all_metadata() {
         // The cursors' metadata is a fixed part of the heap: large enough for several uploads.
-        let heap = Heap::builder(512 << 20).initial(1 << 20).shards(1024);
+        let heap = Heap::builder(1023 << 20).initial(1 << 20).shards(1024);
         let mut heap = heap.build(&Device::cpu()).unwrap();
         let all = |heap: &Heap| {
             let mut words = vec![0_u64; (heap.offsets.end / 8) as usize];

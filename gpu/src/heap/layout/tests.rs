@@ -5,7 +5,7 @@ use super::super::class_info::MAX_RUNS;
 use super::*;
 
 fn layouts() -> impl Iterator<Item = HeapLayout> {
-    [20, 23, 24, 26, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
+    [20, 23, 24, 26, 29, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {
         [1, 4, 132]
             .into_iter()
             .filter_map(move |sms| HeapLayout::new((1u64 << log2) + 12345 * u64::from(log2 < 40), sms))
@@ -15,8 +15,11 @@ fn layouts() -> impl Iterator<Item = HeapLayout> {
 #[test]
 fn slabs_are_larger_in_larger_heaps() {
     let slab_log2 = |log2: u32| HeapLayout::new(1 << log2, 132).unwrap().slab_log2;
-    assert_eq!([20, 26, 28, 29, 30, 34].map(slab_log2), [14, 14, 14, 15, 16, 16]);
+    assert_eq!([20, 26, 28, 29, 30, 31, 34].map(slab_log2), [14, 14, 14, 15, 16, 16, 16]);
     assert_eq!([35, 36, 37, 40].map(slab_log2), [17, 17, 18, 19]);
+    // Larger slabs are fewer, and so are cursors, until the next doubling.
+    let shards = |mib: u64| HeapLayout::new(mib << 20, 132).unwrap().shards;
+    assert_eq!([256, 511, 512, 1023, 1024, 2048].map(shards), [87, 132, 80, 132, 74, 132]);
 }
 
 #[test]

@@ -181,8 +181,8 @@ impl HeapLayout {
     }
 }
 
-/// The base-2 logarithm of a slab's bytes in a heap of `2^heap_log2` bytes or more, at least the
-/// least one of [`HEAP_BYTES`].
+/// The base-2 logarithm of a slab's bytes in a heap of `2^heap_log2` bytes or more, but less than
+/// twice as many. The heap is not smaller than the minimum of [`HEAP_BYTES`].
 const fn slab_log2(heap_log2: u32) -> u32 {
     // Twice the bytes for a heap of four times the bytes.
     let of_root = heap_log2.div_ceil(2) - 1;

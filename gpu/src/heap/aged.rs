@@ -7,6 +7,7 @@ use super::bits::{WORD_BITS, full_word};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::scatter::{hash, salt, scaled};
+use super::set_search::Picked;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
@@ -50,11 +51,11 @@ impl Heap {
     /// of listed runs.
     fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {
         let (runs, common) = (self.runs(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let (salt, mut holes, mut blocks) = (salt(1), 0, 0);
         for i in 0..looks(group) {
             let salt = hash(salt.wrapping_add(i));
-            if let Some(index) = runs.listed().pick(start, end, salt, common) {
+            if let Picked::Index(index) = runs.listed().pick(start, end, salt, common) {
                 let w = scaled(hash(salt), info.words());
                 // Relaxed: a hint.
                 let word = runs.bits(runs.first_word(index - start) + w).load_relaxed();

@@ -13,6 +13,8 @@ use super::Heap;
 use super::bits::{WORD_BITS, full_word};
 use super::class::SizeClass;
 use super::scatter::{hash, mixed, scaled};
+use super::set_search::Picked;
+use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 
 /// Places that a probe looks at.
@@ -31,50 +33,101 @@ pub(super) enum Probed {
     NoHole,
 }
 
+/// What a lane sees in a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// It does not look, or the list changed.
+    Nothing,
+    /// A free block.
+    Free,
+    /// Only fully free words, which cursors have tickets for.
+    Words,
+    /// No free block where it looked.
+    Full,
+}
+
 impl Heap {
-    /// Claims a free block for the calling lane. One of a fully free word only if `takes_words`:
-    /// cursors have tickets for such words.
+    /// Claims a free block for each lane of the group that asks. One of a fully free word only if
+    /// `takes_words`: cursors have tickets for such words. All lanes of the group take part.
     #[inline(never)]
-    pub(super) fn probe(&self, class: SizeClass, salt: u32, takes_words: bool) -> Probed {
+    pub(super) fn probe(
+        &self,
+        group: Group,
+        asks: bool,
+        class: SizeClass,
+        salt: u32,
+        takes_words: bool,
+    ) -> Probed {
+        match group.whole() {
+            Some(warp) => self.probe_lanes(warp, asks, class, salt, takes_words),
+            None => self.probe_lanes(group, asks, class, salt, takes_words),
+        }
+    }
+
+    /// One look of each lane in each turn. The lanes wait for each other before each round trip, so
+    /// that those of all lanes overlap.
+    #[inline(always)]
+    fn probe_lanes<const WHOLE: bool>(
+        &self,
+        lanes: Lanes<WHOLE>,
+        asks: bool,
+        class: SizeClass,
+        salt: u32,
+        takes_words: bool,
+    ) -> Probed {
         let (runs, info, common) = (self.runs(), self.class(class), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let words = info.words().next_multiple_of(AT_ONCE);
-        // One look in each turn, so that the lanes of a warp go through the turns together.
-        for turn in 0..LOOKS {
+        let (mut probed, mut looks, mut turn) = (Probed::Missed, asks, 0);
+        while turn < LOOKS && !lanes.all(!looks) {
             let salt = mixed(salt.wrapping_add(turn));
-            let Some(index) = runs.listed().pick(start, end, salt, common) else { return Probed::NoHole };
-            let (run, first) = (index - start, scaled(hash(salt), words) / AT_ONCE * AT_ONCE);
-            let at = runs.first_word(run) + first;
-            // Words after the last one have no bits (I1 of `runs`). Relaxed: hints.
-            let load = |i| if i < AT_ONCE { runs.bits(at + i).load_relaxed() } else { 0 };
-            let seen = [load(0), load(1), load(2), load(3)];
-            let full = |i| full_word(info.blocks, first + i);
-            let may_take = |i: u32| seen[i as usize] != 0 && (takes_words || seen[i as usize] != full(i));
-            let open = u32::from(may_take(0))
-                | u32::from(may_take(1)) << 1
-                | u32::from(may_take(2)) << 2
-                | u32::from(may_take(3)) << 3;
-            if open == 0 {
-                if seen != [0; 4] {
-                    return Probed::NoHole;
-                }
-                // Unlists the run if it is full.
-                let mut ignored = 0;
-                runs.first_open(class, info, index / WORD_BITS, 1 << (index % WORD_BITS), &mut ignored);
-                continue;
+            turn += 1;
+            let picked =
+                if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
+            lanes.sync();
+            let (mut seen, mut run, mut w, mut bit) = (Seen::Nothing, 0, 0, 0);
+            if let Picked::Index(index) = picked {
+                run = index - start;
+                let first = scaled(hash(salt), words) / AT_ONCE * AT_ONCE;
+                let at = runs.first_word(run) + first;
+                // Words after the last one have no bits (I1 of `runs`). Relaxed: hints.
+                let load = |i| if i < AT_ONCE { runs.bits(at + i).load_relaxed() } else { 0 };
+                let word = [load(0), load(1), load(2), load(3)];
+                let may_take = |i: u32| {
+                    let word = word[i as usize];
+                    u32::from(word != 0 && (takes_words || word != full_word(info.blocks, first + i))) << i
+                };
+                let open = may_take(0) | may_take(1) | may_take(2) | may_take(3);
+                // One of them, and a bit of it, by bits of the salt that did not choose the run.
+                let (from, turn) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
+                let i = (((open << 4 | open) >> from).trailing_zeros() + from) % 4;
+                let low = if i & 1 == 0 { word[0] } else { word[1] };
+                let high = if i & 1 == 0 { word[2] } else { word[3] };
+                let chosen = if i < 2 { low } else { high };
+                w = first + i;
+                bit = (chosen.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS;
+                seen = match open {
+                    0 if word == [0; 4] => Seen::Full,
+                    0 => Seen::Words,
+                    _ => Seen::Free,
+                };
             }
-            // One of them, and a bit of it, by bits of the salt that did not choose the run.
-            let (from, turn) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
-            let i = (((open << 4 | open) >> from).trailing_zeros() + from) % 4;
-            let low = if i & 1 == 0 { seen[0] } else { seen[1] };
-            let high = if i & 1 == 0 { seen[2] } else { seen[3] };
-            let word = if i < 2 { low } else { high };
-            let bit = (word.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS;
-            if runs.claim_some(run, class, info, first + i, 1 << bit) != 0 {
-                return Probed::Block(self.block_address(info, run, (first + i) * WORD_BITS + bit));
+            if picked == Picked::Empty || seen == Seen::Words {
+                (probed, looks) = (Probed::NoHole, false);
+            }
+            lanes.sync();
+            if seen == Seen::Free && runs.claim_some(run, class, info, w, 1 << bit) != 0 {
+                let address = self.block_address(info, run, w * WORD_BITS + bit);
+                (probed, looks) = (Probed::Block(address), false);
+            }
+            lanes.sync();
+            if seen == Seen::Full {
+                // Unlists the run if it is full.
+                let (index, mut ignored) = (start + run, 0);
+                runs.first_open(class, info, index / WORD_BITS, 1 << (index % WORD_BITS), &mut ignored);
             }
         }
-        Probed::Missed
+        probed
     }
 }
 

@@ -71,11 +71,10 @@ impl Heap {
             let missing = peers.members().without(group.ballot(address != 0)).count();
             // Most of the blocks that a warp drew tickets for are live.
             let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
-            if asks
-                && address == 0
-                && PROBES
-                && (seen.is_aged() || seen.is_dry() || is_occupied)
-                && let Probed::Block(found) = self.probe(class, salt(turn), turn >= PATIENCE)
+            let probes =
+                PROBES && asks && address == 0 && (seen.is_aged() || seen.is_dry() || is_occupied);
+            if !group.all(!probes)
+                && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), turn >= PATIENCE)
             {
                 address = found;
             }

@@ -15,7 +15,7 @@ const LARGE: SizeClass = SizeClass::of(4096);
 
 /// The run and the number of the block that a probe claims.
 fn probe(owned: &OwnedHeap, class: SizeClass, salt: u32, takes_words: bool) -> Result<(u32, u32), Probed> {
-    match owned.heap.probe(class, salt, takes_words) {
+    match owned.heap.probe(Group::alone(), true, class, salt, takes_words) {
         Probed::Block(address) => Ok(owned.block_at(class, address)),
         other => Err(other),
     }

@@ -10,7 +10,7 @@
 //! Progress: lock-free, and the number of looks is bounded.
 
 use super::Heap;
-use super::bits::{WORD_BITS, full_word};
+use super::bits::{WORD_BITS, full_word, has};
 use super::class::SizeClass;
 use super::scatter::{hash, mixed, scaled};
 use super::set_search::Picked;
@@ -32,6 +32,9 @@ pub(super) enum Probed {
     /// No run of the class is listed, or the free blocks that it saw lie in fully free words.
     NoHole,
 }
+
+/// One of so many lanes that see a full run unlists it.
+const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// What a lane sees in a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,9 +124,14 @@ impl Heap {
                 (probed, looks) = (Probed::Block(address), false);
             }
             lanes.sync();
-            if seen == Seen::Full {
+            let index = start + run;
+            // Most lanes that see a full run go on: many see it at the same time.
+            if seen == Seen::Full
+                && (salt >> 12).is_multiple_of(UNLISTS)
+                && has(runs.listed().word_of(index).load_relaxed(), index)
+            {
                 // Unlists the run if it is full.
-                let (index, mut ignored) = (start + run, 0);
+                let mut ignored = 0;
                 runs.first_open(class, info, index / WORD_BITS, 1 << (index % WORD_BITS), &mut ignored);
             }
         }

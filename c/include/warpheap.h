@@ -182,6 +182,9 @@ typedef struct wh_heap_stats {
   uint64_t faults;
   // `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
   double fragmentation;
+  // Those failed allocations after which there may have been memory: other threads moved memory
+  // during each of thousands of attempts. Modulo 2^32.
+  uint64_t contended_failures;
 } wh_heap_stats;
 
 // Settings of an arena. Set all fields to 0, then `struct_bytes`, `capacity`, and others as

@@ -37,6 +37,9 @@ pub struct wh_heap_stats {
     pub faults: u64,
     /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
+    /// Those failed allocations after which there may have been memory: other threads moved memory
+    /// during each of thousands of attempts. Modulo 2^32.
+    pub contended_failures: u64,
 }
 
 // SAFETY: `repr(C)`, and the first field is a `usize`.
@@ -58,6 +61,7 @@ impl From<HeapStats> for wh_heap_stats {
             failed_allocations: stats.failed_allocations,
             faults: stats.faults,
             fragmentation: stats.fragmentation,
+            contended_failures: stats.contended_failures,
         }
     }
 }

@@ -51,7 +51,8 @@ impl Heap {
     /// of listed runs.
     fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {
         let (runs, common) = (self.runs(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        let (start, end) =
+            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let (salt, mut holes, mut blocks) = (salt(1), 0, 0);
         for i in 0..looks(group) {
             let salt = hash(salt.wrapping_add(i));

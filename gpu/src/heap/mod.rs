@@ -165,6 +165,13 @@ impl Heap {
         of_shards.fold(0, u32::wrapping_add)
     }
 
+    /// The number of [`failures`](Self::failures) after which there may have been memory: other
+    /// threads moved memory during each of many attempts. Modulo 2^32.
+    pub fn contended_failures(&self) -> u32 {
+        let of_shards = (0..self.layout.shards).map(|shard| self.contended_of(shard).load_relaxed());
+        of_shards.fold(0, u32::wrapping_add)
+    }
+
     /// The bytes of the last failed allocation: those that were requested in a debug heap,
     /// otherwise rounded up to the size class if there is one. 0 if none has failed.
     pub fn last_failed_bytes(&self) -> u64 {

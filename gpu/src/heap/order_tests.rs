@@ -165,7 +165,7 @@ fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
         // The run is listed, and the search removes it from the list.
         runs.idle().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
         let order = order(&owned);
-        let search = |owned: &OwnedHeap, group| owned.heap.search(group, true, SMALL, 0);
+        let search = |owned: &OwnedHeap, group| owned.heap.search(group, true, SMALL, 0, false);
         let done = on_ordered_lanes(Some(&order), mask, Coords::SOLE, |group| search(&owned, group));
         assert!(done.results.into_iter().all(|found| found == Found::Nothing));
         let (leader, operations) = (mask.trailing_zeros() as usize, order.operations());

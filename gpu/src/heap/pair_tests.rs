@@ -67,7 +67,7 @@ impl State {
     }
 
     fn search(&self, class: SizeClass) {
-        if let Found::Block(address) = self.owned.heap.search(Group::alone(), true, class, 0) {
+        if let Found::Block(address) = self.owned.heap.search(Group::alone(), true, class, 0, false) {
             self.keep(Some(class), NonNull::new(address as *mut u8).unwrap());
         }
     }

@@ -40,8 +40,9 @@ pub struct Parts {
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,
-    /// Two words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its last
-    /// claim of slabs, in slabs after the start of its partition; the failed allocations of its SM.
+    /// Three words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its last
+    /// claim of slabs, in slabs after the start of its partition; the failed allocations of its SM;
+    /// those of them that failed without a proof that there was no memory.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,
@@ -92,6 +93,12 @@ impl Heap {
     #[inline(always)]
     pub(super) fn failures_of(&self, shard: u32) -> &AtomicU32 {
         self.word_of_shard(shard, 1)
+    }
+
+    /// The failed allocations of an SM without a proof that there was no memory, modulo 2^32.
+    #[inline(always)]
+    pub(super) fn contended_of(&self, shard: u32) -> &AtomicU32 {
+        self.word_of_shard(shard, 2)
     }
 
     #[inline(always)]

@@ -79,14 +79,14 @@ impl Heap {
         takes_words: bool,
     ) -> Probed {
         let (runs, info, common) = (self.runs(), self.class(class), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        let (start, end) =
+            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let words = info.words().next_multiple_of(AT_ONCE);
         let (mut probed, mut looks, mut turn) = (Probed::Missed, asks, 0);
         while turn < LOOKS && !lanes.all(!looks) {
             let salt = mixed(salt.wrapping_add(turn));
             turn += 1;
-            let picked =
-                if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
+            let picked = if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
             lanes.sync();
             let (mut seen, mut run, mut w, mut bit) = (Seen::Nothing, 0, 0, 0);
             if let Picked::Index(index) = picked {

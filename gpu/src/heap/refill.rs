@@ -15,14 +15,19 @@ use crate::thread;
 use crate::units::WARP_SIZE;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
-/// take all memory that is found, or keep the heap busy.
-const TURNS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
+/// take all memory that is found, or keep the heap busy. An allocation that fails after them
+/// without a proof that there was no memory is counted apart.
+const TURNS: u32 = if NATIVE_LAYOUT { 4096 } else { 8 };
 
-/// Turns after which each turn of a group searches for single blocks, too.
+/// Turns in which a group draws tickets, after the first ones. Later it only searches.
+const DRAWS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
+
+/// Turns after which each turn of a group searches for single blocks, too, and makes a run for
+/// itself if it finds none.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// Turns after which the pause between two of them doubles. All pauses of an allocation together
-/// are 1.2 to 2.4 ms.
+/// Turns after which the pause between two of them doubles, up to `DRAWS`. All pauses of an
+/// allocation together are at most 0.15 to 0.31 s.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
@@ -71,8 +76,7 @@ impl Heap {
             let missing = peers.members().without(group.ballot(address != 0)).count();
             // Most of the blocks that a warp drew tickets for are live.
             let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
-            let probes =
-                PROBES && asks && address == 0 && (seen.is_aged() || seen.is_dry() || is_occupied);
+            let probes = PROBES && asks && address == 0 && (seen.is_aged() || seen.is_dry() || is_occupied);
             if !group.all(!probes)
                 && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), turn >= PATIENCE)
             {
@@ -84,6 +88,7 @@ impl Heap {
             let missed = asks && peers.members().without(served) == peers.members();
             let (step, seen) = match drawn.seen {
                 seen if !asks || !peers.leads() => (Step::Draw, seen),
+                seen if turn > DRAWS => (Step::Search, seen),
                 seen if seen.is_crossed_by(peers.count()) => (Step::Advance, seen),
                 _ if missed => self.step(class, shard, peers.count(), turn),
                 seen => (Step::Draw, seen),
@@ -112,7 +117,8 @@ impl Heap {
             shard = other.unwrap_or(shard);
             let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
             if !group.all(!searches) {
-                match self.search(group, searches, class, thread::index_1d().wrapping_add(turn)) {
+                let salt = thread::index_1d().wrapping_add(turn);
+                match self.search(group, searches, class, salt, turn >= PATIENCE) {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
                     Found::Unsure if searches => nap(turn),
@@ -125,12 +131,16 @@ impl Heap {
             }
             peers = group.matching(if asks { class.0 } else { NONE });
             shard = group.read_32(shard, peers.leader());
-            drawn = self.draw(group, peers, asks, class, shard);
+            drawn = if turn < DRAWS {
+                self.draw(group, peers, asks, class, shard)
+            } else {
+                Drawn { address: 0, seen: Span::UNUSED, stale: 0 }
+            };
             if asks {
                 address = drawn.address;
             }
         }
-        self.note_failed(group, class, address == 0);
+        self.note_failed(group, class, address == 0, asks);
         address
     }
 
@@ -164,9 +174,13 @@ impl Heap {
         found
     }
 
-    /// Counts the failed allocations of a group.
-    fn note_failed(&self, group: Group, class: SizeClass, fails: bool) {
-        let failed = group.ballot(fails);
+    /// Counts the failed allocations of a group. `is_unsure`: there may have been memory.
+    fn note_failed(&self, group: Group, class: SizeClass, fails: bool, is_unsure: bool) {
+        let (failed, unsure) = (group.ballot(fails), group.ballot(fails && is_unsure));
+        if is_unsure && fails && group.lane() == unsure.leader() {
+            // Relaxed: statistics.
+            self.contended_of(self.shard()).add_relaxed(unsure.count());
+        }
         if fails && group.lane() == failed.leader() {
             self.note_failures(failed.count(), class.bytes().into());
         }
@@ -259,7 +273,7 @@ impl Heap {
 
 /// Waits before the next turn. The pause doubles every [`DOUBLING`] turns.
 fn nap(turn: u32) {
-    thread::nanosleep(NAP_NANOS << (turn / DOUBLING));
+    thread::nanosleep(NAP_NANOS << (turn.min(DRAWS - 1) / DOUBLING));
 }
 
 #[cfg(all(test, not(loom)))]

@@ -41,8 +41,18 @@ impl Found {
 impl Heap {
     /// Searches for free blocks for the lanes of the group that ask, of the class of each one.
     /// Groups with different `salt` start at different runs and blocks.
+    ///
+    /// If there is no free block of a class, but memory for a run of it, the cursors are to get it;
+    /// if `makes_runs`, the group makes one run, which a later search finds.
     #[inline(never)]
-    pub(super) fn search(&self, group: Group, asks: bool, class: SizeClass, salt: u32) -> Found {
+    pub(super) fn search(
+        &self,
+        group: Group,
+        asks: bool,
+        class: SizeClass,
+        salt: u32,
+        makes_runs: bool,
+    ) -> Found {
         let (mut found, mut rest) = (Found::Unsure, group.ballot(asks));
         let salt = group.broadcast_32(hash(salt));
         // One turn for each class.
@@ -50,7 +60,7 @@ impl Heap {
             let searched = SizeClass(group.read_32(class.0, rest.leader()));
             let is_mine = asks && class == searched;
             let wanting = group.filter(is_mine);
-            let result = self.search_class(group, wanting, searched, salt);
+            let result = self.search_class(group, wanting, searched, salt, makes_runs);
             if is_mine {
                 found = result;
             }
@@ -61,7 +71,14 @@ impl Heap {
 
     /// The same for the lanes that are `wanting` blocks of one class. All lanes of the group take
     /// part.
-    fn search_class(&self, group: Group, wanting: Group, class: SizeClass, salt: u32) -> Found {
+    fn search_class(
+        &self,
+        group: Group,
+        wanting: Group,
+        class: SizeClass,
+        salt: u32,
+        makes_runs: bool,
+    ) -> Found {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let (mut before, mut common_before) = (moves.search(), common.search());
@@ -104,7 +121,12 @@ impl Heap {
         }
         if group.lead_64(|| self.has_run(info, &mut common_before).into()) == 1 {
             if group.leads() {
-                self.retire_one(salt, info.slabs);
+                if !self.free_slabs().has(info.slabs, &mut common_before) {
+                    self.retire_one(salt, info.slabs);
+                }
+                if makes_runs {
+                    self.make_run(class, salt);
+                }
             }
             return Found::Unsure;
         }
@@ -185,6 +207,18 @@ impl Heap {
             first => first.is_some(),
         };
         is_other || self.free_slabs().has(info.slabs, &mut ignored)
+    }
+
+    /// Makes a run of the class of free slabs, if there are any.
+    fn make_run(&self, class: SizeClass, salt: u32) {
+        let (info, free) = (self.class(class), self.free_slabs());
+        let from = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
+        self.overview().common().during(|| {
+            let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
+            if slabs.len > 0 {
+                self.runs().dedicate(slabs.first, class, info);
+            }
+        });
     }
 
     /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an

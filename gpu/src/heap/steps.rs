@@ -50,7 +50,7 @@ impl Heap {
 
     /// One search for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
-        self.search(Group::alone(), true, class, 0).searched()
+        self.search(Group::alone(), true, class, 0, false).searched()
     }
 
     /// One probe, also of fully free words.

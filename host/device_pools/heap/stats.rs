@@ -53,8 +53,11 @@ pub struct HeapStats {
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
     pub failed_allocations: u64,
-    /// Bytes of the last of them, rounded up to the size class if it has one (not in a debug heap);
-    /// 0 if there is none.
+    /// Those of them after which there may have been memory: other threads moved memory during each
+    /// of thousands of attempts. Modulo 2^32.
+    pub contended_failures: u64,
+    /// Bytes of the last failed allocation, rounded up to the size class if it has one (not in a
+    /// debug heap); 0 if there is none.
     pub last_failed_bytes: u64,
     /// Number of faults, including failed allocations of the global allocator: [`Faults::count`].
     ///
@@ -123,6 +126,7 @@ impl<'a> Tally<'a> {
         stats.high_water_bytes = stats.usage.reserved_bytes.saturating_sub(stats.fresh_bytes);
         stats.faults = faults;
         stats.failed_allocations = heap.failures().into();
+        stats.contended_failures = heap.contended_failures().into();
         stats.last_failed_bytes = heap.last_failed_bytes();
         stats.classes.retain(|class| class.slabs > 0);
         stats

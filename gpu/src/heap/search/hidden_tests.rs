@@ -17,8 +17,8 @@ const OTHER: SizeClass = SizeClass::of(64);
 type Search = fn(&OwnedHeap) -> Found;
 
 const SEARCHES: [(&str, Search); 3] = [
-    ("of the class", |owned| owned.heap.search(Group::alone(), true, CLASS, 0)),
-    ("of another class", |owned| owned.heap.search(Group::alone(), true, OTHER, 0)),
+    ("of the class", |owned| owned.heap.search(Group::alone(), true, CLASS, 0, false)),
+    ("of another class", |owned| owned.heap.search(Group::alone(), true, OTHER, 0, false)),
     ("for a slab", |owned| owned.heap.search_large(1, 1)),
 ];
 

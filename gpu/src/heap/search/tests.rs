@@ -25,7 +25,8 @@ fn block(owned: &OwnedHeap, class: SizeClass, found: Found) -> Option<(u32, u32)
 
 /// Searches by lanes that all ask for the class.
 fn search(owned: &OwnedHeap, lanes: u32, class: SizeClass) -> Vec<Option<(u32, u32)>> {
-    let search = |owned: &OwnedHeap, group| block(owned, class, owned.heap.search(group, true, class, 0));
+    let search =
+        |owned: &OwnedHeap, group| block(owned, class, owned.heap.search(group, true, class, 0, false));
     owned.on_lanes(lanes, Coords::SOLE, search).results
 }
 
@@ -34,8 +35,9 @@ fn a_search_starts_at_a_run_that_depends_on_its_salt() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 40, &[1, 2, 3]);
     owned.add_run_with(LARGE, 200, &[1]);
-    let run =
-        |salt| block(&owned, LARGE, owned.heap.search(Group::alone(), true, LARGE, salt)).map(|(run, _)| run);
+    let run = |salt| {
+        block(&owned, LARGE, owned.heap.search(Group::alone(), true, LARGE, salt, false)).map(|(run, _)| run)
+    };
     // The golden ratio of 256 slabs is slab 158. There is one block from there on.
     assert_eq!([0, 1, 1, 0].map(run), [Some(40), Some(200), Some(40), Some(40)]);
 }
@@ -97,7 +99,7 @@ fn lanes_that_do_not_ask_get_no_block() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 3, &[0, 1, 2]);
     let search = |owned: &OwnedHeap, group: Group| {
-        owned.heap.search(group, group.lane() != 5, LARGE, 0) == Found::Unsure
+        owned.heap.search(group, group.lane() != 5, LARGE, 0, false) == Found::Unsure
     };
     assert_eq!(owned.on_lanes(LANES, Coords::SOLE, search).results, [false, true, false]);
     assert_eq!(owned.free_blocks(LARGE, 3).len(), 1);
@@ -127,7 +129,7 @@ fn a_failed_search_is_sure_only_if_no_move_is_under_way() {
     let owned = heap(64, 1);
     let (heap, common) = (&owned.heap, owned.heap.overview().common());
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let search = || heap.search(Group::alone(), true, LARGE, 0);
+    let search = || heap.search(Group::alone(), true, LARGE, 0, false);
     // First it removes the idle marks of runs that are not fully free.
     assert!((0..10).any(|_| search() == Found::Nothing));
     for moves in [common, heap.overview().class(LARGE)] {

@@ -63,7 +63,9 @@ impl Heap {
         seen: Span,
         must: bool,
     ) -> bool {
-        let mut rest = group.ballot(advances && peers.leads());
+        let leads = advances && peers.leads();
+        let has_grown = self.grow(group, leads && !must, class, shard, seen, peers.count());
+        let mut rest = group.ballot(leads && !has_grown);
         let mut is_dry = false;
         // One turn for each leader of a group of peers.
         while !rest.is_empty() {
@@ -188,7 +190,7 @@ impl Heap {
         let runs = slabs.len / info.slabs;
         let mut i = group.rank();
         while i < runs {
-            self.runs().dedicate(slabs.first + i * info.slabs, demand.class, info);
+            self.runs().dedicate(slabs.first + i * info.slabs, 1, demand.class, info);
             i += group.count();
         }
         // What each lane has published, before the leader names it in the cursor, and ends the

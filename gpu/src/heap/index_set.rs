@@ -102,12 +102,12 @@ impl IndexSet {
         })
     }
 
-    /// [`insert`](Self::insert) behind a release fence.
+    /// [`insert_bits`](Self::insert_bits) behind a release fence.
     #[inline(always)]
-    pub fn insert_relaxed(&self, i: u32) {
+    pub fn insert_bits_relaxed(&self, w: u32, bits: u32) {
         // Relaxed: the fence.
-        if self.word(i >> WORD_LOG2).or_relaxed(1 << (i % WORD_BITS)) == 0 {
-            self.raise(0, i >> WORD_LOG2);
+        if self.word(w).or_relaxed(bits) == 0 {
+            self.raise(0, w);
         }
     }
 

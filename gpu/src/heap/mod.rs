@@ -56,6 +56,7 @@ mod draw;
 mod entry;
 mod free;
 mod group;
+mod grow;
 mod index_set;
 mod large;
 pub mod layout;

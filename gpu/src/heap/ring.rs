@@ -114,6 +114,21 @@ impl Ring {
         self.slot(span.slot()).cas_relaxed(span.range(), 0).is_ok()
     }
 
+    /// The spans of the first `N` slots, and the number of the first of these slots that is unused.
+    /// `None` if all are used.
+    pub(super) fn first_spans<const N: usize>(&self, info: &ClassInfo) -> Option<([Span; N], usize)> {
+        // All at once.
+        let ranges: [u32; N] = core::array::from_fn(|slot| self.slot(slot as u32).load_relaxed());
+        let unused = ranges.iter().position(|range| *range == 0)?;
+        Some((ranges.map(|range| Span::of_range(info, range)), unused))
+    }
+
+    /// Puts a span into an unused slot.
+    pub(super) fn fill(&self, slot: u32, span: Span) -> Span {
+        self.slot(slot).store_relaxed(span.range());
+        span.in_slot(slot)
+    }
+
     /// Adds a span of so many runs from slab `first` on. All lanes of the group get it.
     pub(super) fn add(
         &self,

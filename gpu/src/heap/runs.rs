@@ -30,7 +30,7 @@
 //!
 //! [`retire`](super::retire) removes runs from the two sets.
 
-use super::bits::{full_word, has};
+use super::bits::{WORD_BITS, full_word, has};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
 use super::entry::Entry;
@@ -228,27 +228,41 @@ impl Runs<'_> {
         }
     }
 
-    /// Makes a run of slabs that the caller took from the free set, all of its blocks free. To be
-    /// called during a move of [`common`](Overview::common).
-    pub fn dedicate(&self, first: u32, class: SizeClass, info: &ClassInfo) {
-        for place in 0..info.slabs {
-            STORE_ENTRY.delay();
-            // Relaxed: the fence below releases it.
-            self.entry(first + place).store_relaxed(Entry::of_class(class, place, info.slabs).0);
+    /// Makes `runs` runs of slabs that the caller took from the free set, all of their blocks free. To
+    /// be called during a move of [`common`](Overview::common).
+    pub fn dedicate(&self, first: u32, runs: u32, class: SizeClass, info: &ClassInfo) {
+        let firsts = || (0..runs).map(|i| first + i * info.slabs);
+        for run in firsts() {
+            for place in 0..info.slabs {
+                STORE_ENTRY.delay();
+                // Relaxed: the fence below releases it.
+                self.entry(run + place).store_relaxed(Entry::of_class(class, place, info.slabs).0);
+            }
         }
         BEGIN_COUNT.delay();
         // An addition: late operations on an earlier run of these slabs add up to zero (I4).
-        self.count(first).add_relaxed(info.words());
+        for run in firsts() {
+            self.count(run).add_relaxed(info.words());
+        }
         // ordering: release; pairs with CLAIM: the entries before the bits (I3).
         PUBLISH.fence_release();
         // ordering: release; pairs with REMOVE: the bits before the hints. A thread that removes a
         // hint finds the bits then, and restores the hint (I5, I6).
         LIST.release_between(
-            || self.set_all(first, info),
+            || firsts().for_each(|run| self.set_all(run, info)),
             || {
-                let index = self.layout.run_index(class, first);
-                self.listed().insert_relaxed(index);
-                self.idle().insert_relaxed(index);
+                let (mut run, end) = (first, first + runs * info.slabs);
+                while run < end {
+                    let w = self.layout.run_index(class, run) / WORD_BITS;
+                    let mut bits = 0;
+                    // The runs of one word.
+                    while run < end && self.layout.run_index(class, run) / WORD_BITS == w {
+                        bits |= 1 << (run % WORD_BITS);
+                        run += info.slabs;
+                    }
+                    self.listed().insert_bits_relaxed(w, bits);
+                    self.idle().insert_bits_relaxed(w, bits);
+                }
             },
         );
     }

@@ -216,7 +216,7 @@ impl Heap {
         self.overview().common().during(|| {
             let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
             if slabs.len > 0 {
-                self.runs().dedicate(slabs.first, class, info);
+                self.runs().dedicate(slabs.first, 1, class, info);
             }
         });
     }

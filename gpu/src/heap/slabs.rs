@@ -207,7 +207,7 @@ impl FreeSlabs<'_> {
     }
 
     /// The number of consecutive free slabs from `first` on, at most `most`, which are in the heap.
-    fn len_at(&self, first: u32, most: u32) -> u32 {
+    pub fn len_at(&self, first: u32, most: u32) -> u32 {
         let mut len = 0;
         while len < most {
             let slab = first + len;
@@ -222,23 +222,26 @@ impl FreeSlabs<'_> {
 
     /// Claims the `len` slabs from `first` on, all or none. Returns how many of them were free.
     pub fn claim_at(&self, first: u32, len: u32) -> u32 {
-        self.moves.during(|| {
-            let (mut slab, end) = (first, first + len);
-            while slab < end {
-                let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
-                let bits = low_bits(end - slab) << bit;
-                let got = self.set.remove_bits(w, bits);
-                if got != bits {
-                    if got != 0 {
-                        self.set.insert_bits(w, got);
-                    }
-                    self.insert_moving(Slabs { first, len: slab - first });
-                    return slab - first + run_at(got, bit);
+        self.moves.during(|| self.claim_at_moving(first, len))
+    }
+
+    /// The same during a move.
+    pub fn claim_at_moving(&self, first: u32, len: u32) -> u32 {
+        let (mut slab, end) = (first, first + len);
+        while slab < end {
+            let (w, bit) = (slab >> WORD_LOG2, slab % WORD_BITS);
+            let bits = low_bits(end - slab) << bit;
+            let got = self.set.remove_bits(w, bits);
+            if got != bits {
+                if got != 0 {
+                    self.set.insert_bits(w, got);
                 }
-                slab = (slab | (WORD_BITS - 1)) + 1;
+                self.insert_moving(Slabs { first, len: slab - first });
+                return slab - first + run_at(got, bit);
             }
-            len
-        })
+            slab = (slab | (WORD_BITS - 1)) + 1;
+        }
+        len
     }
 }
 

@@ -72,7 +72,7 @@ impl Heap {
         self.overview().common().during(|| {
             let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
             if slabs.len > 0 {
-                self.runs().dedicate(slabs.first, class, info);
+                self.runs().dedicate(slabs.first, 1, class, info);
             }
             slabs.len > 0
         })

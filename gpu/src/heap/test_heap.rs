@@ -27,7 +27,7 @@ impl OwnedHeap {
         for slab in run..run + info.slabs {
             assert_ne!(heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS)), 0);
         }
-        heap.runs().dedicate(run, class, info);
+        heap.runs().dedicate(run, 1, class, info);
     }
 
     /// Makes a run of the class, of which only the blocks `free` are free.

@@ -38,14 +38,14 @@ impl Heap {
         let info = self.class(class);
         let place = if grows { self.unused_slot(class, shard, info, seen, lanes) } else { None };
         let (slot, runs) = place.unwrap_or((0, 0));
+        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+        // Relaxed: a hint. Before the sum, at which the lanes meet: none has stored its end yet.
+        let from = start.wrapping_add(hint.load_relaxed());
         // Lanes of one shard take slabs beside each other.
         let sum = group.prefix_sum(runs * info.slabs);
         if runs == 0 {
             return false;
         }
-        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
-        // Relaxed: a hint, as the next one.
-        let from = start.wrapping_add(hint.load_relaxed());
         let (first, len) = (from.wrapping_add(sum.before), runs * info.slabs);
         if first >= self.layout.slabs || len > self.layout.slabs - first {
             return false;
@@ -92,5 +92,63 @@ impl Heap {
         let runs = info.span_runs(used().map(|span| span.runs()).sum(), lanes);
         let is_small = runs * info.slabs <= MOST.0 && runs * info.words() <= MOST.1;
         is_small.then_some((unused as u32, runs))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::test_heap::{OwnedHeap, heap};
+    use super::*;
+    use crate::machine::Coords;
+    use std::vec::Vec;
+
+    /// One class for each lane.
+    const CLASSES: [SizeClass; 4] =
+        [SizeClass::of(16), SizeClass::of(64), SizeClass::of(128), SizeClass::of(256)];
+
+    /// Lets four lanes cross the ends of new cursors. Returns the span of each, if it grew.
+    fn grown(owned: &OwnedHeap) -> Vec<Option<(u32, u32)>> {
+        let done = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
+            let class = CLASSES[group.rank() as usize];
+            let (info, seen) = (owned.heap.class(class), owned.heap.cursor(class, 0).take(1));
+            assert!(seen.is_crossed_by(1));
+            let has_grown = owned.heap.grow(group, true, class, 0, seen, 1);
+            let span = owned.heap.cursor(class, 0).span();
+            assert_eq!(has_grown, span.left() > 0);
+            has_grown.then(|| (span.first(info), span.runs() * info.slabs))
+        });
+        done.results
+    }
+
+    #[test]
+    fn lanes_make_spans_beside_each_other_of_free_runs() {
+        let owned = heap(1024, 1);
+        let mut from = 0;
+        for (span, class) in grown(&owned).into_iter().zip(CLASSES) {
+            let (first, slabs) = span.expect("a span");
+            assert_eq!(first, from);
+            let info = *owned.heap.class(class);
+            for run in (first..first + slabs).step_by(info.slabs as usize) {
+                assert!(owned.heap.runs().starts(run, class, info.slabs));
+                assert_eq!(owned.free_blocks(class, run).len(), info.blocks as usize);
+                assert_eq!(owned.hints(class, run), (true, true));
+            }
+            assert!((first..first + slabs).all(|slab| !owned.is_free_slab(slab)));
+            from = first + slabs;
+        }
+        assert!(owned.is_free_slab(from));
+        assert_eq!(owned.heap.overview().common().open(), 0);
+    }
+
+    #[test]
+    fn a_lane_whose_slabs_are_not_free_or_whose_ring_has_a_free_span_leaves_it_to_the_group() {
+        let owned = heap(1024, 1);
+        assert_eq!(owned.heap.free_slabs().claim_at(0, 1), 1);
+        let spans = grown(&owned);
+        assert!(spans[0].is_none() && spans[1..].iter().all(Option::is_some), "{spans:?}");
+        // The cursor is at slot 1, so the span in slot 0 is another one.
+        let (class, lanes) = (CLASSES[3], [1, WARP_SIZE]);
+        let seen = Span::UNUSED.in_slot(1);
+        assert!(lanes.iter().all(|lanes| { !owned.heap.grow(Group::alone(), true, class, 0, seen, *lanes) }));
     }
 }

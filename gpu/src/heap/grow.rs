@@ -1,8 +1,8 @@
 //! Grow: the next span of a cursor by the lane that leads its group, alone.
 //!
 //! In a new heap a warp that asks for many classes needs a span for most of them. Each leading lane
-//! makes one for its cursor, all at once: of slabs that follow each other from the hint of its SM
-//! on. If they are not all free, or the ring of the cursor has a span that may do, the group
+//! makes one for its cursor, all at once: of slabs that follow each other from the hint of its
+//! shard on. If they are not all free, or the ring of the cursor has a span that may do, the group
 //! [advances](super::advance) cursor by cursor.
 //!
 //! Cost, one after the other: loads of the ring and the hint; a load of the free slabs there; an
@@ -69,8 +69,8 @@ impl Heap {
         is_claimed
     }
 
-    /// The slot for another span of a cursor, and its number of runs. `None` if there is a span that
-    /// may have free blocks, or if the group is to decide.
+    /// The slot for another span of a cursor, and its number of runs. `None` if the first
+    /// run of one of the leading spans may have free blocks, or if the group is to decide.
     fn unused_slot(
         &self,
         class: SizeClass,

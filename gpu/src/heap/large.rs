@@ -32,6 +32,8 @@ impl Heap {
                 Found::Unsure => thread::nanosleep(NAP_NANOS),
             }
         }
+        // Relaxed: statistics.
+        self.contended_of(self.shard()).add_relaxed(1);
         0
     }
 

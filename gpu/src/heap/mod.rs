@@ -166,8 +166,8 @@ impl Heap {
         of_shards.fold(0, u32::wrapping_add)
     }
 
-    /// The number of [`failures`](Self::failures) after which there may have been memory: other
-    /// threads moved memory during each of many attempts. Modulo 2^32.
+    /// The number of [`failures`](Self::failures) that gave up after many attempts, none of which
+    /// proved that there was no memory. Modulo 2^32.
     pub fn contended_failures(&self) -> u32 {
         let of_shards = (0..self.layout.shards).map(|shard| self.contended_of(shard).load_relaxed());
         of_shards.fold(0, u32::wrapping_add)

@@ -22,12 +22,12 @@ const TURNS: u32 = if NATIVE_LAYOUT { 4096 } else { 8 };
 /// Turns in which a group draws tickets, after the first ones. Later it only searches.
 const DRAWS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
 
-/// Turns after which each turn of a group searches for single blocks, too, and makes a run for
-/// itself if it finds none.
+/// Turns after which each turn of a group searches for single blocks, too, and makes a run if it
+/// finds none.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
 /// Turns after which the pause between two of them doubles, up to `DRAWS`. All pauses of an
-/// allocation together are at most 0.15 to 0.31 s.
+/// allocation together are at most 0.31 s.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.

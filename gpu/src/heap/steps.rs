@@ -55,7 +55,7 @@ impl Heap {
 
     /// One probe, also of fully free words.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
-        match self.probe(class, 0, true) {
+        match self.probe(Group::alone(), true, class, 0, true) {
             Probed::Block(address) => Found::Block(address).searched(),
             Probed::Missed | Probed::NoHole => Searched::Unsure,
         }

@@ -53,8 +53,8 @@ pub struct HeapStats {
     /// Failed allocations by kernels and by the host since the heap was built or reset, modulo
     /// 2^32.
     pub failed_allocations: u64,
-    /// Those of them after which there may have been memory: other threads moved memory during each
-    /// of thousands of attempts. Modulo 2^32.
+    /// Those of them that gave up after many attempts, none of which proved that there was no
+    /// memory. Modulo 2^32.
     pub contended_failures: u64,
     /// Bytes of the last failed allocation, rounded up to the size class if it has one (not in a
     /// debug heap); 0 if there is none.

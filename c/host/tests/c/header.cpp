@@ -10,7 +10,7 @@ static_assert(sizeof(wh_heap_owner) == 8 && sizeof(wh_pool) == 8, "an owner is a
 static_assert(std::is_trivially_copyable<wh_heap_owner>::value, "owners are plain data");
 static_assert(offsetof(wh_device, context) == 8 && sizeof(wh_device) == 16, "wh_device");
 static_assert(offsetof(wh_heap_options, struct_bytes) == 0, "the size comes first");
-static_assert(sizeof(wh_heap_options) == 32 && sizeof(wh_heap_stats) == 88, "sizes");
+static_assert(sizeof(wh_heap_options) == 32 && sizeof(wh_heap_stats) == 96, "sizes");
 
 int main() {
     wh_heap_owner heap = make_heap(2 * MIB);

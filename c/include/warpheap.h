@@ -182,8 +182,8 @@ typedef struct wh_heap_stats {
   uint64_t faults;
   // `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
   double fragmentation;
-  // Those failed allocations that gave up after many attempts, none of which proved that there was
-  // no memory. Modulo 2^32.
+  // Those failed allocations that gave up after many attempts, none of which proved that there
+  // was no memory. Modulo 2^32.
   uint64_t contended_failures;
 } wh_heap_stats;
 

@@ -37,8 +37,8 @@ pub struct wh_heap_stats {
     pub faults: u64,
     /// `1 - largest_free_bytes / free_bytes`; 0 if nothing is free.
     pub fragmentation: f64,
-    /// Those failed allocations that gave up after many attempts, none of which proved that there was
-    /// no memory. Modulo 2^32.
+    /// Those failed allocations that gave up after many attempts, none of which proved that there
+    /// was no memory. Modulo 2^32.
     pub contended_failures: u64,
 }
 

@@ -23,9 +23,9 @@ const LOOKS: usize = if NATIVE_LAYOUT { 4 } else { 2 };
 const MOST: (u32, u32) = (32, 128);
 
 impl Heap {
-    /// A new span for the cursor of each lane that `grows`, the leader of `lanes` lanes that crossed
-    /// the end of the span `seen`. All lanes of the group take part. Returns whether the caller's
-    /// cursor has a new span.
+    /// A new span for the cursor of each lane that `grows`, the leader of `lanes` lanes that
+    /// crossed the end of the span `seen`. All lanes of the group take part. Returns whether the
+    /// caller's cursor has a new span.
     pub(super) fn grow(
         &self,
         group: Group,
@@ -69,8 +69,8 @@ impl Heap {
         is_claimed
     }
 
-    /// The slot for another span of a cursor, and its number of runs. `None` if the first
-    /// run of one of the leading spans may have free blocks, or if the group is to decide.
+    /// The slot for another span of a cursor, and its number of runs. `None` if the first run of
+    /// one of the leading spans may have free blocks, or if the group is to decide.
     fn unused_slot(
         &self,
         class: SizeClass,
@@ -100,6 +100,7 @@ mod tests {
     use super::super::test_heap::{OwnedHeap, heap};
     use super::*;
     use crate::machine::Coords;
+    use crate::test_lanes::interrupted_at;
     use std::vec::Vec;
 
     /// One class for each lane.
@@ -137,6 +138,7 @@ mod tests {
             from = first + slabs;
         }
         assert!(owned.is_free_slab(from));
+        assert_eq!(owned.heap.hint(0).load_relaxed(), from);
         assert_eq!(owned.heap.overview().common().open(), 0);
     }
 
@@ -146,9 +148,69 @@ mod tests {
         assert_eq!(owned.heap.free_slabs().claim_at(0, 1), 1);
         let spans = grown(&owned);
         assert!(spans[0].is_none() && spans[1..].iter().all(Option::is_some), "{spans:?}");
+        assert_eq!(owned.heap.overview().common().open(), 0);
         // The cursor is at slot 1, so the span in slot 0 is another one.
-        let (class, lanes) = (CLASSES[3], [1, WARP_SIZE]);
         let seen = Span::UNUSED.in_slot(1);
-        assert!(lanes.iter().all(|lanes| { !owned.heap.grow(Group::alone(), true, class, 0, seen, *lanes) }));
+        assert!(!owned.heap.grow(Group::alone(), true, CLASSES[3], 0, seen, 1));
+    }
+
+    /// Whether a lone lane grows a new cursor of the class, for a group of `lanes` lanes.
+    fn grows(class: SizeClass, lanes: u32, prepare: impl FnOnce(&OwnedHeap) -> Span) -> bool {
+        let owned = heap(1024, 1);
+        let seen = prepare(&owned);
+        let has_grown = owned.heap.grow(Group::alone(), true, class, 0, seen, lanes);
+        assert_eq!(owned.heap.overview().common().open(), 0);
+        let is_restarted = owned.heap.cursor(class, 0).span() != Span::UNUSED;
+        assert_eq!(has_grown, is_restarted);
+        has_grown
+    }
+
+    #[test]
+    fn a_lane_grows_no_cursor_of_whole_warps_or_beyond_its_limits() {
+        let class = CLASSES[1];
+        let unused = |_: &OwnedHeap| Span::UNUSED;
+        assert!(grows(class, 1, unused));
+        assert!(!grows(class, WARP_SIZE - 1, unused), "more words than a lane makes runs of");
+        assert!(!grows(class, WARP_SIZE, unused), "a whole warp");
+        assert!(!grows(class, 1, |_| Span::UNUSED.dry()), "a dry cursor");
+        assert!(!grows(SizeClass::of(8192), 1, unused), "more slabs than a lane makes runs of");
+        let at = |hint: u32| {
+            move |owned: &OwnedHeap| {
+                owned.heap.hint(0).store_relaxed(hint);
+                Span::UNUSED
+            }
+        };
+        assert!(grows(class, 1, at(1020)));
+        assert!(!grows(class, 1, at(1021)), "the last slabs are beyond the heap");
+        assert!(!grows(class, 1, at(1024)), "at the end of the heap");
+        // A ring whose first slots are used, by runs that are gone.
+        let used = |owned: &OwnedHeap| {
+            let info = owned.heap.class(class);
+            (0..LOOKS as u32).for_each(|slot| {
+                owned.heap.ring(class, 0).fill(slot, Span::new(info, 100 + 4 * slot, 1));
+            });
+            Span::UNUSED
+        };
+        assert!(!grows(class, 1, used), "no unused slot");
+    }
+
+    #[test]
+    fn a_lane_that_loses_a_slab_puts_the_others_back() {
+        let class = CLASSES[1];
+        let mut lost = 0;
+        for at in 0..100 {
+            let owned = heap(1024, 1);
+            let take = || _ = owned.heap.free_slabs().claim_at(2, 1);
+            let grow = || owned.heap.grow(Group::alone(), true, class, 0, Span::UNUSED, 1);
+            let (has_grown, was_there) = interrupted_at(at, take, grow);
+            lost += u32::from(!has_grown);
+            // All four slabs, or none of them.
+            let free = (0..4).filter(|slab| owned.is_free_slab(*slab)).count();
+            assert_eq!(free, if has_grown { 0 } else { 3 }, "before operation {at}");
+            if !was_there {
+                break;
+            }
+        }
+        assert!(lost > 2, "{lost}");
     }
 }

@@ -128,6 +128,18 @@ mod tests {
     }
 
     #[test]
+    fn a_large_allocation_that_gives_up_is_counted_apart() {
+        let owned = heap(64, 1);
+        let counts = || (owned.heap.failures(), owned.heap.contended_failures());
+        let alloc = |slabs: usize| owned.heap.alloc(Layout::from_size_align(slabs << 14, 1 << 15).unwrap());
+        assert!(alloc(64).is_some() && alloc(64).is_none());
+        assert_eq!(counts(), (1, 0), "there is no slab");
+        owned.heap.overview().common().begin();
+        assert!(alloc(64).is_none());
+        assert_eq!(counts(), (2, 1), "another thread moves slabs all the time");
+    }
+
+    #[test]
     fn a_search_that_clears_bits_of_upper_levels_is_repeated_and_then_proves_its_failure() {
         let owned = heap(128, 1);
         let set = owned.heap.free_slabs().set;

@@ -9,6 +9,9 @@
 //! ring       the next span          the tickets left, if no block ahead is free
 //!               | none                 |
 //!               v                      v
+//! grow       each leading lane of a warp with many classes: a new span of free slabs in a row
+//!               | the slabs are not free, or the ring may have a free span
+//!               v
 //! advance    a span of the ring with free blocks, else new spans of many free slabs, else a span
 //!            of a longer ring, else any free slabs, else slabs of idle runs of other classes
 //!            ---> next span
@@ -17,7 +20,8 @@
 //! probe      each lane a free block beside live ones, if the cursor is aged, or of little use
 //!               | none
 //!               v
-//! search     free blocks of listed runs, or the proof that there are none
+//! search     free blocks of listed runs, or the proof that there are none; after a long wait also
+//!            a new run of free slabs
 //!
 //! free       the slab's entry ---> runs: set bits ---> the run is listed; idle if fully free
 //! ```

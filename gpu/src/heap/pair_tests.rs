@@ -67,7 +67,12 @@ impl State {
     }
 
     fn search(&self, class: SizeClass) {
-        if let Found::Block(address) = self.owned.heap.search(Group::alone(), true, class, 0, false) {
+        self.search_by(class, false);
+    }
+
+    fn search_by(&self, class: SizeClass, makes_runs: bool) {
+        let found = self.owned.heap.search(Group::alone(), true, class, 0, makes_runs);
+        if let Found::Block(address) = found {
             self.keep(Some(class), NonNull::new(address as *mut u8).unwrap());
         }
     }
@@ -141,7 +146,7 @@ impl State {
 type Operation = (&'static str, fn(&State));
 type Made = (&'static str, fn() -> State);
 
-const OPERATIONS: [Operation; 12] = [
+const OPERATIONS: [Operation; 13] = [
     ("free", |state| _ = state.free(false)),
     ("free another", |state| _ = state.free(true)),
     ("free all", State::free_all),
@@ -151,6 +156,7 @@ const OPERATIONS: [Operation; 12] = [
     ("allocate a slab", State::alloc_large),
     ("search", |state| state.search(CLASS)),
     ("search for another class", |state| state.search(OTHER)),
+    ("search, or make a run", |state| state.search_by(CLASS, true)),
     ("retire", |state| _ = state.owned.heap.retire_idle(0, 64)),
     ("claim by stale tickets", |state| {
         let runs = state.owned.heap.runs();

@@ -40,9 +40,9 @@ pub struct Parts {
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,
-    /// Three words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its last
-    /// claim of slabs, in slabs after the start of its partition; the failed allocations of its SM;
-    /// those of them that failed without a proof that there was no memory.
+    /// Three words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its
+    /// last claim of slabs, in slabs after the start of its partition; the failed allocations of
+    /// its SM; those of them that failed without a proof that there was no memory.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,

@@ -5,7 +5,7 @@
 //!
 //! Cost: a load of the list, and some more where few runs are listed; a load of a few words of a
 //! run; an acquire atomic that claims a bit; a load of the run's entry. One after the other. If the
-//! run is full, a probe looks at all of its words, and unlists it as a move of the class.
+//! run is full, one probe of eight looks at all of its words, and unlists it as a move of the class.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
@@ -33,13 +33,13 @@ pub(super) enum Probed {
     NoHole,
 }
 
-/// One of so many lanes that see a full run unlists it.
+/// One of so many looks at a full run unlists it.
 const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// What a lane sees in a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// It does not look, or the list changed.
+    /// It does not look, or it picked no run.
     Nothing,
     /// A free block.
     Free,
@@ -102,13 +102,13 @@ impl Heap {
                 };
                 let open = may_take(0) | may_take(1) | may_take(2) | may_take(3);
                 // One of them, and a bit of it, by bits of the salt that did not choose the run.
-                let (from, turn) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
+                let (from, rotation) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
                 let i = (((open << 4 | open) >> from).trailing_zeros() + from) % 4;
                 let low = if i & 1 == 0 { word[0] } else { word[1] };
                 let high = if i & 1 == 0 { word[2] } else { word[3] };
                 let chosen = if i < 2 { low } else { high };
                 w = first + i;
-                bit = (chosen.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS;
+                bit = (chosen.rotate_right(rotation).trailing_zeros() + rotation) % WORD_BITS;
                 seen = match open {
                     0 if word == [0; 4] => Seen::Full,
                     0 => Seen::Words,
@@ -125,7 +125,7 @@ impl Heap {
             }
             lanes.sync();
             let index = start + run;
-            // Most lanes that see a full run go on: many see it at the same time.
+            // Most looks at a full run leave it listed: many lanes look at it at the same time.
             if seen == Seen::Full
                 && (salt >> 12).is_multiple_of(UNLISTS)
                 && has(runs.listed().word_of(index).load_relaxed(), index)

@@ -228,8 +228,8 @@ impl Runs<'_> {
         }
     }
 
-    /// Makes `runs` runs of slabs that the caller took from the free set, all of their blocks free. To
-    /// be called during a move of [`common`](Overview::common).
+    /// Makes `runs` runs of slabs that the caller took from the free set, all of their blocks free.
+    /// To be called during a move of [`common`](Overview::common).
     pub fn dedicate(&self, first: u32, runs: u32, class: SizeClass, info: &ClassInfo) {
         let firsts = || (0..runs).map(|i| first + i * info.slabs);
         for run in firsts() {
@@ -253,11 +253,11 @@ impl Runs<'_> {
             || {
                 let (mut run, end) = (first, first + runs * info.slabs);
                 while run < end {
-                    let w = self.layout.run_index(class, run) / WORD_BITS;
-                    let mut bits = 0;
+                    let index = |run| self.layout.run_index(class, run);
+                    let (w, mut bits) = (index(run) / WORD_BITS, 0);
                     // The runs of one word.
-                    while run < end && self.layout.run_index(class, run) / WORD_BITS == w {
-                        bits |= 1 << (run % WORD_BITS);
+                    while run < end && index(run) / WORD_BITS == w {
+                        bits |= 1 << (index(run) % WORD_BITS);
                         run += info.slabs;
                     }
                     self.listed().insert_bits_relaxed(w, bits);

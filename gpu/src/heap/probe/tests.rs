@@ -72,7 +72,7 @@ fn fully_free_words_are_left_to_cursors_unless_nothing_else_is_free() {
 fn full_runs_are_unlisted() {
     let owned = heap(256, 1);
     [3, 90, 200].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    // One lane of eight unlists a run that it sees.
+    // One look in eight unlists a full run.
     assert!((0..100).any(|salt| probe(&owned, LARGE, salt, true) == Err(Probed::NoHole)));
     assert!([3, 90, 200].iter().all(|run| !owned.hints(LARGE, *run).0));
     // A free lists its run again.

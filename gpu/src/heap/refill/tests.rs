@@ -174,6 +174,18 @@ fn an_allocation_waits_for_the_moves_of_other_threads() {
 }
 
 #[test]
+fn a_lane_that_waits_for_long_takes_no_more_tickets() {
+    // Another group is replacing the span all the time, and no slab is free.
+    let owned = crossed(&[], false);
+    (0..4096 / WORD_BITS).for_each(|w| _ = owned.heap.free_slabs().set.remove_bits(w, u32::MAX));
+    owned.heap.overview().common().begin();
+    assert_eq!((alloc(&owned).result, owned.heap.contended_failures()), (None, 1));
+    // Each turn draws from one of two cursors, and not each turn has a draw (I3 of `cursor`).
+    let taken = -[0, 4].map(|shard| owned.heap.cursor(LARGE, shard).span().left()).iter().sum::<i32>();
+    assert!((PATIENCE as i32..=DRAWS as i32 + 3).contains(&taken), "{taken} tickets");
+}
+
+#[test]
 fn a_lane_that_has_a_block_does_not_search_for_another() {
     let owned = heap(64, 1);
     for run in 0..64 {

@@ -111,6 +111,33 @@ fn slabs_are_not_hidden_while_they_become_a_run() {
 }
 
 #[test]
+fn slabs_are_not_hidden_while_a_search_makes_a_run() {
+    // One free slab, or a fully free run of another class that is retired first.
+    let of_other = || {
+        let owned = with_slabs(40..41);
+        owned.add_run(OTHER, 40);
+        owned
+    };
+    for made in [|| with_slabs(40..41), of_other] {
+        is_never_hidden(&SEARCHES, made, |owned| {
+            _ = owned.heap.search(Group::alone(), true, CLASS, 0, true);
+        });
+    }
+}
+
+#[test]
+fn slabs_are_not_hidden_while_a_lane_grows_a_cursor() {
+    is_never_hidden(
+        &SEARCHES,
+        || with_slabs(0..4),
+        |owned| {
+            let seen = owned.heap.cursor(CLASS, 0).take(1);
+            owned.heap.grow(Group::alone(), true, CLASS, 0, seen, 1);
+        },
+    );
+}
+
+#[test]
 fn slabs_that_are_left_of_a_claim_are_not_hidden() {
     // Of the 35 slabs, 34 are claimed.
     is_never_hidden(

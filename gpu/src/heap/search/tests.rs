@@ -95,6 +95,28 @@ fn lanes_are_served_from_several_runs() {
 }
 
 #[test]
+fn a_search_makes_a_run_of_an_idle_one_if_no_slab_is_free() {
+    for makes_runs in [false, true] {
+        let owned = heap(64, 1);
+        (0..64).for_each(|run| owned.add_run_with(SMALL, run, &[]));
+        (0..256).step_by(32).for_each(|block| {
+            // SAFETY: no thread uses the blocks: they are those of the run.
+            (block..block + 32).for_each(|block| unsafe {
+                let address = owned.heap.block_address(owned.heap.class(SMALL), 9, block);
+                owned.heap.free(core::ptr::NonNull::new(address as *mut u8).unwrap());
+            });
+        });
+        let search = || owned.heap.search(Group::alone(), true, LARGE, 0, makes_runs);
+        // The first ones remove the other runs from the idle set.
+        let found = (0..9).map(|_| search()).find(|found| *found != Found::Unsure);
+        let is_block = found.is_some_and(|found| matches!(found, Found::Block(_)));
+        assert_eq!((is_block, owned.is_free_slab(9)), (makes_runs, !makes_runs), "{found:?}");
+        assert_eq!(owned.heap.runs().starts(9, LARGE, 1), makes_runs);
+        assert_eq!(owned.heap.overview().common().open(), 0);
+    }
+}
+
+#[test]
 fn lanes_that_do_not_ask_get_no_block() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 3, &[0, 1, 2]);

@@ -14,7 +14,7 @@ use super::bits::{WORD_BITS, full_word, has};
 use super::class::SizeClass;
 use super::scatter::{hash, mixed, scaled};
 use super::set_search::Picked;
-use crate::lanes::{Group, Lanes};
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
 /// Places that a probe looks at.
@@ -52,27 +52,13 @@ enum Seen {
 impl Heap {
     /// Claims a free block for each lane of the group that asks. One of a fully free word only if
     /// `takes_words`: cursors have tickets for such words. All lanes of the group take part.
+    ///
+    /// One look of each lane in each turn. The lanes wait for each other before each round trip, so
+    /// that those of all lanes overlap.
     #[inline(never)]
     pub(super) fn probe(
         &self,
         group: Group,
-        asks: bool,
-        class: SizeClass,
-        salt: u32,
-        takes_words: bool,
-    ) -> Probed {
-        match group.whole() {
-            Some(warp) => self.probe_lanes(warp, asks, class, salt, takes_words),
-            None => self.probe_lanes(group, asks, class, salt, takes_words),
-        }
-    }
-
-    /// One look of each lane in each turn. The lanes wait for each other before each round trip, so
-    /// that those of all lanes overlap.
-    #[inline(always)]
-    fn probe_lanes<const WHOLE: bool>(
-        &self,
-        lanes: Lanes<WHOLE>,
         asks: bool,
         class: SizeClass,
         salt: u32,
@@ -83,11 +69,11 @@ impl Heap {
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let words = info.words().next_multiple_of(AT_ONCE);
         let (mut probed, mut looks, mut turn) = (Probed::Missed, asks, 0);
-        while turn < LOOKS && !lanes.all(!looks) {
+        while turn < LOOKS && !group.all(!looks) {
             let salt = mixed(salt.wrapping_add(turn));
             turn += 1;
             let picked = if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
-            lanes.sync();
+            group.sync();
             let (mut seen, mut run, mut w, mut bit) = (Seen::Nothing, 0, 0, 0);
             if let Picked::Index(index) = picked {
                 run = index - start;
@@ -118,12 +104,12 @@ impl Heap {
             if picked == Picked::Empty || seen == Seen::Words {
                 (probed, looks) = (Probed::NoHole, false);
             }
-            lanes.sync();
+            group.sync();
             if seen == Seen::Free && runs.claim_some(run, class, info, w, 1 << bit) != 0 {
                 let address = self.block_address(info, run, w * WORD_BITS + bit);
                 (probed, looks) = (Probed::Block(address), false);
             }
-            lanes.sync();
+            group.sync();
             let index = start + run;
             // Most looks at a full run leave it listed: many lanes look at it at the same time.
             if seen == Seen::Full

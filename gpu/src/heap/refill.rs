@@ -103,6 +103,10 @@ impl Heap {
             }
             asks &= address == 0;
             if turn == TURNS {
+                if asks {
+                    // Relaxed: statistics.
+                    self.contended_of(self.shard()).add_relaxed(1);
+                }
                 break;
             }
             let draws_elsewhere = asks && (waits || is_dry && turn < PATIENCE);
@@ -131,16 +135,12 @@ impl Heap {
             }
             peers = group.matching(if asks { class.0 } else { NONE });
             shard = group.read_32(shard, peers.leader());
-            drawn = if turn < DRAWS {
-                self.draw(group, peers, asks, class, shard)
-            } else {
-                Drawn { address: 0, seen: Span::UNUSED, stale: 0 }
-            };
+            drawn = self.draw(group, peers, asks && turn < DRAWS, class, shard);
             if asks {
                 address = drawn.address;
             }
         }
-        self.note_failed(group, class, address == 0, asks);
+        self.note_failed(group, class, address == 0);
         address
     }
 
@@ -174,13 +174,9 @@ impl Heap {
         found
     }
 
-    /// Counts the failed allocations of a group. `is_unsure`: there may have been memory.
-    fn note_failed(&self, group: Group, class: SizeClass, fails: bool, is_unsure: bool) {
-        let (failed, unsure) = (group.ballot(fails), group.ballot(fails && is_unsure));
-        if is_unsure && fails && group.lane() == unsure.leader() {
-            // Relaxed: statistics.
-            self.contended_of(self.shard()).add_relaxed(unsure.count());
-        }
+    /// Counts the failed allocations of a group.
+    fn note_failed(&self, group: Group, class: SizeClass, fails: bool) {
+        let failed = group.ballot(fails);
         if fails && group.lane() == failed.leader() {
             self.note_failures(failed.count(), class.bytes().into());
         }

@@ -121,9 +121,7 @@ impl Heap {
         }
         if group.lead_64(|| self.has_run(info, &mut common_before).into()) == 1 {
             if group.leads() {
-                if !self.free_slabs().has(info.slabs, &mut common_before) {
-                    self.retire_one(salt, info.slabs);
-                }
+                self.retire_one(salt, info.slabs);
                 if makes_runs {
                     self.make_run(class, salt);
                 }

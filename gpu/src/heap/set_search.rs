@@ -70,7 +70,8 @@ impl IndexSet {
         let after = low_bits((end >> WORD_LOG2) - base);
         let nonzero = nonzero & after & !low_bits(first.saturating_sub(base)) & !(1 << (w % WORD_BITS));
         if nonzero == 0 {
-            return self.pick_around(w, start, end, salt, moves);
+            let next = self.next_around(w * WORD_BITS, start, end, moves);
+            return next.map_or(Picked::Empty, Picked::Index);
         }
         let w = any_of(nonzero, w / WORD_BITS, w);
         let word = self.word(w).load_relaxed();
@@ -79,18 +80,6 @@ impl IndexSet {
             return Picked::Missed;
         }
         Picked::Index(any_of(word, w, salt))
-    }
-
-    /// The same for an index of the first word from `w` on that is not zero, around the end.
-    #[cold]
-    #[inline(never)]
-    fn pick_around(&self, w: u32, start: u32, end: u32, salt: u32, moves: &Moves) -> Picked {
-        let Some(i) = self.next_around(w * WORD_BITS, start, end, moves) else { return Picked::Empty };
-        let w = i >> WORD_LOG2;
-        match self.word(w).load_relaxed() {
-            0 => Picked::Missed,
-            word => Picked::Index(any_of(word, w, salt)),
-        }
     }
 
     /// The first index from `from` on and before `end`, or else from `start` on.

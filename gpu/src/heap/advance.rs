@@ -5,8 +5,8 @@
 //! need the class draw from other cursors, by their slow path. So what counts is the number of
 //! round trips, one after the other: five to go on with a span of the ring that has free blocks.
 //!
-//! In an [aged](super::aged) heap, a cursor of whole warps gets no span: each lane
-//! [probes](super::probe) for a block.
+//! In an [aged](super::aged) heap, a cursor gets no span: each lane [probes](super::probe) for a
+//! block.
 //!
 //! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
 //! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
@@ -90,9 +90,17 @@ impl Heap {
         let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
         let runs = self.runs();
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
+        let is_part = demand.lanes < WARP_SIZE;
+        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info) {
+            // Dry, too: groups that find the end crossed do not wait.
+            if group.leads() {
+                self.cursor(class, shard).restart(seen.aged().dry());
+            }
+            return true;
+        }
         let survey = ring.survey(group, &info, seen.slot(), look);
         let mut next = survey.free;
-        if next.is_none() && demand.lanes == WARP_SIZE && !demand.must && self.is_aged(group, class, &info) {
+        if next.is_none() && !is_part && !demand.must && self.is_aged(group, class, &info) {
             next = Some(seen.aged());
         }
         if next.is_none() {

@@ -1,4 +1,8 @@
-//! Aged: whether the free blocks of a class lie beside live ones, and few slabs are free.
+//! Aged: whether lanes are to probe for single free blocks of a class.
+//!
+//! For whole warps, if the free blocks lie beside live ones and few slabs are free. For parts of
+//! warps, if most of the heap is used: they probe faster than they go through the spans of a ring
+//! of which most blocks are live.
 //!
 //! Each lane of a group looks at a few words at pseudo-random places, so the answer is a sample.
 
@@ -6,6 +10,7 @@ use super::Heap;
 use super::bits::{WORD_BITS, full_word};
 use super::class::SizeClass;
 use super::class_info::ClassInfo;
+use super::entry::Entry;
 use super::scatter::{hash, salt, scaled};
 use super::set_search::Picked;
 use crate::lanes::Group;
@@ -16,7 +21,14 @@ const LOOKS: u32 = if NATIVE_LAYOUT { 64 } else { 1 };
 /// The most of them that one lane looks at.
 const MOST_LOOKS: u32 = 4;
 /// Shares of the heap are in parts of this.
-const SHARE: u32 = 128;
+pub(super) const SHARE: u32 = 128;
+
+/// The least used share of a heap that is aged for parts of warps.
+const PART_LOAD: u32 = SHARE * 21 / 32;
+/// One of so many calls, on average, measures the used share.
+const MEASURES: u32 = 16;
+/// Slabs that a group looks at to measure it, and the most that one lane looks at.
+const LOAD_LOOKS: (u32, u32) = if NATIVE_LAYOUT { (128, 16) } else { (1, 1) };
 
 /// One of so many blocks is free beside live ones: a probe looks at a few words to find one.
 const HOLES: u32 = 64;
@@ -35,34 +47,86 @@ impl Heap {
         group.wrapping_sum(free) * SHARE / (looks * group.count() * WORD_BITS)
     }
 
-    /// Whether free blocks beside live ones are to be used before free slabs: few slabs are free,
-    /// and probes find such blocks at once.
+    /// Whether whole warps are to use single free blocks before free slabs: few slabs are free, and
+    /// probes find such blocks soon.
     pub(super) fn is_aged(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
         let free = self.free_share(group);
-        free < SHARE / 4 && self.has_holes(group, class, info, if free == 0 { HOLES } else { MANY_HOLES })
+        let part = if free == 0 { HOLES } else { MANY_HOLES };
+        free < SHARE / 4 && self.has_holes(group, class, info, part, false)
+    }
+
+    /// Whether parts of warps are to use single free blocks before free slabs, and before the spans
+    /// of their ring: most of the heap is used, and probes find such blocks soon.
+    pub(super) fn is_aged_for_parts(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
+        self.known_load(group) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
+    }
+
+    /// The used share of the heap when a group last measured it. One call of some measures it again.
+    fn known_load(&self, group: Group) -> u32 {
+        let known = self.overview().load();
+        if group.broadcast_32(salt(3)).is_multiple_of(MEASURES) {
+            let load = self.load(group);
+            if group.leads() {
+                known.store_relaxed(load);
+            }
+            return load;
+        }
+        // Relaxed: a hint.
+        group.broadcast_32(known.load_relaxed())
     }
 
     /// Whether free blocks beside live ones are to be used where no slab is free.
     pub(super) fn has_any_holes(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
-        self.has_holes(group, class, info, HOLES)
+        self.has_holes(group, class, info, HOLES, false)
     }
 
-    /// Whether at least one of `part` blocks of the class is free beside live ones, by a few words
-    /// of listed runs.
-    fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {
+    /// The used share of the heap, by a word of the bitmap for each of some slabs.
+    pub(super) fn load(&self, group: Group) -> u32 {
+        let looks = LOAD_LOOKS.0.div_ceil(group.count()).min(LOAD_LOOKS.1);
+        let (runs, salt) = (self.runs(), salt(2));
+        let mut used = 0;
+        for i in 0..looks {
+            let salt = hash(salt.wrapping_add(i));
+            let slab = scaled(salt, self.layout.slabs);
+            // Relaxed: hints.
+            let entry = Entry(runs.entry(slab).load_relaxed());
+            used += match entry.class() {
+                None if entry.is_free() => 0,
+                None => WORD_BITS,
+                Some(class) => {
+                    let info = self.class(class);
+                    let w = scaled(hash(salt), info.words());
+                    let word = runs.bits(runs.first_word(slab - entry.place()) + w).load_relaxed();
+                    let all = full_word(info.blocks, w).count_ones();
+                    (all - word.count_ones().min(all)) * WORD_BITS / all
+                }
+            };
+        }
+        group.wrapping_sum(used) * SHARE / (looks * group.count() * WORD_BITS)
+    }
+
+    /// Whether at least one of `part` blocks of the class is free, by a few words of listed runs.
+    /// Fully free words count only if `takes_words`: cursors have tickets for them.
+    fn has_holes(
+        &self,
+        group: Group,
+        class: SizeClass,
+        info: &ClassInfo,
+        part: u32,
+        takes_words: bool,
+    ) -> bool {
         let (runs, common) = (self.runs(), self.overview().common());
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let (salt, mut holes, mut blocks) = (salt(1), 0, 0);
         for i in 0..looks(group) {
             let salt = hash(salt.wrapping_add(i));
-            if let Picked::Index(index) = runs.listed().pick(start, end, salt, common) {
+            if let Picked::Two([index, _]) = runs.listed().pick(start, end, salt, common) {
                 let w = scaled(hash(salt), info.words());
                 // Relaxed: a hint.
                 let word = runs.bits(runs.first_word(index - start) + w).load_relaxed();
                 let full = full_word(info.blocks, w);
-                // Cursors have tickets for fully free words.
-                holes += if word == full { 0 } else { word.count_ones() };
+                holes += if word == full && !takes_words { 0 } else { word.count_ones() };
                 blocks += full.count_ones();
             }
         }

@@ -14,7 +14,8 @@
 //! advances instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
-//! The group that crosses the end of these tickets looks whether a span is better.
+//! The group that crosses the end of these tickets looks whether a span is better. The cursor of
+//! parts of warps is then also dry, so groups do not wait for that.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
@@ -144,6 +145,13 @@ impl Span {
     #[inline(always)]
     pub(super) const fn is_aged(self) -> bool {
         self.runs() == 0 && self.left() > 0
+    }
+
+    /// Whether the lanes with tickets are to probe first: the cursor is aged, or is dry and has no
+    /// span. A group that crosses the end of an aged cursor sees that too, if the cursor is also dry.
+    #[inline(always)]
+    pub(super) const fn is_for_probes(self) -> bool {
+        self.runs() == 0 && (self.left() > 0 || self.is_dry())
     }
 
     /// Whether the last search for another span found none.

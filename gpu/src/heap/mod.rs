@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! alloc      cursor: tickets ---> runs: claim bits ---> the run's entry is of the class: done
-//!               | beyond the end       | a bit is missing: next tickets (refill)
+//!               |                      | a bit is missing: next tickets (refill)
+//!               | beyond the end, or the cursor is aged: each lane probes first
 //!               v                      v
 //! ring       the next span          the tickets left, if no block ahead is free
 //!               | none                 |
@@ -17,7 +18,8 @@
 //!            ---> next span
 //!               | none
 //!               v
-//! probe      each lane a free block beside live ones, if the cursor is aged, or of little use
+//! probe      each lane a free block of a listed run, if the cursor is aged, dry or of little use;
+//!            without one, a new run of free slabs
 //!               | none
 //!               v
 //! search     free blocks of listed runs, or the proof that there are none; after a long wait also

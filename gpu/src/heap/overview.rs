@@ -1,5 +1,5 @@
-//! State of the classes together: moves under way, the size of the last failed allocation, and the
-//! slab from which the next large allocation searches.
+//! State of the classes together: moves under way, the size of the last failed allocation, the slab
+//! from which the next large allocation searches, and the used share of the heap.
 
 use super::class::SizeClass;
 use super::layout::MAX_CLASSES;
@@ -12,6 +12,8 @@ use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT};
 pub struct Overview {
     /// A hint: the slab, modulo the number of slabs, from which the next large allocation searches.
     large_start: AtomicU32,
+    /// A hint: the used share of the heap when a group last measured it.
+    load: AtomicU32,
     /// The bytes of the last failed allocation.
     last_failed: AtomicU64,
     /// Moves of free slabs, of idle runs, and of bits in the upper levels of the sets.
@@ -28,6 +30,7 @@ impl Overview {
     pub fn new() -> Self {
         Overview {
             large_start: AtomicU32::new(0),
+            load: AtomicU32::new(0),
             last_failed: AtomicU64::new(0),
             common: Moves::new(),
             classes: core::array::from_fn(|_| Moves::new()),
@@ -45,6 +48,10 @@ impl Overview {
 
     pub(super) fn large_start(&self) -> &AtomicU32 {
         &self.large_start
+    }
+
+    pub(super) fn load(&self) -> &AtomicU32 {
+        &self.load
     }
 
     #[inline(always)]

@@ -1,26 +1,32 @@
 //! Probe: one free block for one lane, from a listed run at a pseudo-random place.
 //!
 //! For a heap that is aged or nearly full: free blocks lie singly among others, in most of the runs
-//! of their class. Each lane looks for one by itself, and waits for no other lane.
+//! of their class. Each lane looks for one by itself, in the word with more free blocks of two. If
+//! it chose one run only, runs in sparse words of the list would be looked at more often than
+//! others, and be full. If it finds no block, it makes a run of free slabs.
 //!
-//! Cost: a load of the list, and some more where few runs are listed; a load of a few words of a
-//! run; an acquire atomic that claims a bit; a load of the run's entry. One after the other. If the
-//! run is full, one probe of eight looks at all of its words, and unlists it as a move of the class.
+//! Cost: two loads of the list, and some more if both words are zero; a load of a word of each of
+//! two runs; an acquire atomic that claims a bit; a load of the run's entry. One after the other,
+//! each for all lanes of the group at once. A full run of one word is unlisted by the lane that
+//! took its last block, or saw it full, as a move of the class; one of several words, by one of
+//! eight looks that find no free block in it.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
 use super::Heap;
 use super::bits::{WORD_BITS, full_word, has};
 use super::class::SizeClass;
-use super::scatter::{hash, mixed, scaled};
+use super::scatter::{hash, mixed, salt, scaled};
 use super::set_search::Picked;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
-/// Places that a probe looks at.
+/// Pairs of runs that a probe looks at.
 const LOOKS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
-/// Words that a probe loads together: their round trips overlap.
-const AT_ONCE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+/// Attempts to claim a bit of a word that other threads claim, too.
+const CLAIMS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+/// Probes of a lane before its group takes turns.
+const ROUNDS: u32 = if NATIVE_LAYOUT { 6 } else { 1 };
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,28 +39,46 @@ pub(super) enum Probed {
     NoHole,
 }
 
-/// One of so many looks at a full run unlists it.
+/// One of so many looks at a run of several words that seems full unlists it, if it is.
 const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
-/// What a lane sees in a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// It does not look, or it picked no run.
-    Nothing,
-    /// A free block.
-    Free,
-    /// Only fully free words, which cursors have tickets for.
-    Words,
-    /// No free block where it looked.
-    Full,
-}
+/// In place of an index: no run.
+const NONE: u32 = u32::MAX;
 
 impl Heap {
+    /// Allocates for the lanes that ask, each by probes of its own. All lanes of the group take
+    /// part. Returns 0 for no block. One of a fully free word only if `takes_words`.
+    ///
+    /// After each probe without a block, a lane of part of a warp makes a run, with a probability of
+    /// one by the number of blocks of a run: so all such lanes together make about as many runs as
+    /// they need. Later the probability is up to four times as large.
+    #[inline(always)]
+    pub(super) fn alloc_singly(&self, group: Group, asks: bool, class: SizeClass, takes_words: bool) -> u64 {
+        let (mut address, mut asks, mut round) = (0, asks, 0);
+        while round < ROUNDS && !group.all(!asks) {
+            let salt = salt(round);
+            match self.probe(group, asks, class, salt, takes_words) {
+                Probed::Block(found) => (address, asks) = (found, false),
+                // No run is listed: only a new run helps.
+                Probed::NoHole => asks &= takes_words && self.free_slabs().has_any(),
+                Probed::Missed => {}
+            }
+            group.sync();
+            if asks && takes_words && scaled(hash(salt), self.class(class).blocks) <= round * 4 / ROUNDS {
+                self.make_run(class, salt);
+            }
+            group.sync();
+            round += 1;
+        }
+        address
+    }
+
     /// Claims a free block for each lane of the group that asks. One of a fully free word only if
     /// `takes_words`: cursors have tickets for such words. All lanes of the group take part.
     ///
-    /// One look of each lane in each turn. The lanes wait for each other before each round trip, so
-    /// that those of all lanes overlap.
+    /// Each look is at a word of each of two runs, and takes the word with more free blocks: so all
+    /// runs have about the same number of free blocks, and few are full. The lanes wait for each
+    /// other before each round trip, so that those of all lanes overlap.
     #[inline(never)]
     pub(super) fn probe(
         &self,
@@ -67,60 +91,63 @@ impl Heap {
         let (runs, info, common) = (self.runs(), self.class(class), self.overview().common());
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
-        let words = info.words().next_multiple_of(AT_ONCE);
-        let (mut probed, mut looks, mut turn) = (Probed::Missed, asks, 0);
+        let (mut probed, mut looks, mut turn, mut full) = (Probed::Missed, asks, 0, NONE);
         while turn < LOOKS && !group.all(!looks) {
             let salt = mixed(salt.wrapping_add(turn));
             turn += 1;
             let picked = if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
             group.sync();
-            let (mut seen, mut run, mut w, mut bit) = (Seen::Nothing, 0, 0, 0);
-            if let Picked::Index(index) = picked {
-                run = index - start;
-                let first = scaled(hash(salt), words) / AT_ONCE * AT_ONCE;
-                let at = runs.first_word(run) + first;
-                // Words after the last one have no bits (I1 of `runs`). Relaxed: hints.
-                let load = |i| if i < AT_ONCE { runs.bits(at + i).load_relaxed() } else { 0 };
-                let word = [load(0), load(1), load(2), load(3)];
-                let may_take = |i: u32| {
-                    let word = word[i as usize];
-                    u32::from(word != 0 && (takes_words || word != full_word(info.blocks, first + i))) << i
-                };
-                let open = may_take(0) | may_take(1) | may_take(2) | may_take(3);
-                // One of them, and a bit of it, by bits of the salt that did not choose the run.
-                let (from, rotation) = (salt >> 5 & 3, salt >> 7 & (WORD_BITS - 1));
-                let i = (((open << 4 | open) >> from).trailing_zeros() + from) % 4;
-                let low = if i & 1 == 0 { word[0] } else { word[1] };
-                let high = if i & 1 == 0 { word[2] } else { word[3] };
-                let chosen = if i < 2 { low } else { high };
-                w = first + i;
-                bit = (chosen.rotate_right(rotation).trailing_zeros() + rotation) % WORD_BITS;
-                seen = match open {
-                    0 if word == [0; 4] => Seen::Full,
-                    0 => Seen::Words,
-                    _ => Seen::Free,
-                };
+            let (mut run, mut w, mut word) = (0, 0, 0);
+            let mut is_hole = true;
+            if let Picked::Two([one, other]) = picked {
+                let places = [(one, hash(salt)), (other, hash(salt >> 1))];
+                let places = places.map(|(index, hash)| (index - start, scaled(hash, info.words())));
+                // Relaxed: hints.
+                let words = places.map(|(run, w)| runs.bits(runs.first_word(run) + w).load_relaxed());
+                let is_open = |i: usize| takes_words || words[i] != full_word(info.blocks, places[i].1);
+                let free = [0, 1].map(|i| if is_open(i) { words[i].count_ones() } else { 0 });
+                let is_other = free[1] > free[0];
+                ((run, w), word) = if is_other { (places[1], words[1]) } else { (places[0], words[0]) };
+                is_hole = free != [0, 0] || words == [0, 0];
+                let is_sole = info.words() == 1 || (salt >> 12).is_multiple_of(UNLISTS);
+                full = if words == [0, 0] && is_sole { one } else { full };
             }
-            if picked == Picked::Empty || seen == Seen::Words {
-                (probed, looks) = (Probed::NoHole, false);
+            if picked == Picked::Empty || !is_hole {
+                (probed, looks, word) = (Probed::NoHole, false, 0);
             }
             group.sync();
-            if seen == Seen::Free && runs.claim_some(run, class, info, w, 1 << bit) != 0 {
-                let address = self.block_address(info, run, w * WORD_BITS + bit);
-                (probed, looks) = (Probed::Block(address), false);
+            let (at, rotation) = (runs.first_word(run) + w, salt >> 7 & (WORD_BITS - 1));
+            let (mut old, mut got, mut claims) = (0, 0, CLAIMS);
+            while !group.all(word == 0) {
+                if word != 0 {
+                    let bit = 1 << ((word.rotate_right(rotation).trailing_zeros() + rotation) % WORD_BITS);
+                    old = runs.claim(at, bit);
+                    got = old & bit;
+                    claims -= 1;
+                    // Other bits, if another thread has claimed this one.
+                    word = if got != 0 || claims == 0 { 0 } else { old };
+                }
+                group.sync();
+            }
+            if got != 0 {
+                if runs.starts(run, class, info.slabs) {
+                    runs.count_claim(run, old, full_word(info.blocks, w));
+                    let address = self.block_address(info, run, w * WORD_BITS + got.trailing_zeros());
+                    (probed, looks) = (Probed::Block(address), false);
+                    // It was the last block of the run.
+                    full = if info.words() == 1 && old == got { start + run } else { full };
+                } else {
+                    runs.put_back(at, got, old);
+                }
             }
             group.sync();
-            let index = start + run;
-            // Most looks at a full run leave it listed: many lanes look at it at the same time.
-            if seen == Seen::Full
-                && (salt >> 12).is_multiple_of(UNLISTS)
-                && has(runs.listed().word_of(index).load_relaxed(), index)
-            {
-                // Unlists the run if it is full.
-                let mut ignored = 0;
-                runs.first_open(class, info, index / WORD_BITS, 1 << (index % WORD_BITS), &mut ignored);
-            }
         }
+        if full != NONE && has(runs.listed().word_of(full).load_relaxed(), full) {
+            // Unlists the run if it is full.
+            let mut ignored = 0;
+            runs.first_open(class, info, full / WORD_BITS, 1 << (full % WORD_BITS), &mut ignored);
+        }
+        group.sync();
         probed
     }
 }

@@ -66,6 +66,29 @@ impl Heap {
         address: u64,
         stale: u32,
     ) -> u64 {
+        let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
+        let probes = PROBES && address == 0 && seen.is_for_probes();
+        let found = if group.all(!probes) { 0 } else { self.alloc_singly(group, probes, class, !is_one) };
+        let address = address | found;
+        // The group that crossed the end of its cursor's span is to replace it.
+        if group.all(address != 0 && !seen.is_crossed_by(WARP_SIZE)) {
+            return address;
+        }
+        self.alloc_in_turns(group, class, shard, seen, address, stale)
+    }
+
+    /// The same after the lanes with an aged cursor have probed.
+    #[cold]
+    #[inline(never)]
+    fn alloc_in_turns(
+        &self,
+        group: Group,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        address: u64,
+        stale: u32,
+    ) -> u64 {
         let (mut drawn, mut peers) = (Drawn { address, seen, stale }, group.matching(class.0));
         let (mut address, mut shard, mut asks) = (address, shard, true);
         for turn in 0..=TURNS {
@@ -76,9 +99,12 @@ impl Heap {
             let missing = peers.members().without(group.ballot(address != 0)).count();
             // Most of the blocks that a warp drew tickets for are live.
             let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
-            let probes = PROBES && asks && address == 0 && (seen.is_aged() || seen.is_dry() || is_occupied);
+            let is_useless = seen.is_aged() || seen.is_dry();
+            let is_probed = turn == 0 && seen.is_for_probes();
+            let probes = PROBES && asks && address == 0 && !is_probed && (is_useless || is_occupied);
+            let takes_words = turn >= PATIENCE || peers.count() < WARP_SIZE && seen.is_for_probes();
             if !group.all(!probes)
-                && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), turn >= PATIENCE)
+                && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), takes_words)
             {
                 address = found;
             }

@@ -208,7 +208,7 @@ impl Heap {
     }
 
     /// Makes a run of the class of free slabs, if there are any.
-    fn make_run(&self, class: SizeClass, salt: u32) {
+    pub(super) fn make_run(&self, class: SizeClass, salt: u32) {
         let (info, free) = (self.class(class), self.free_slabs());
         let from = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
         self.overview().common().during(|| {

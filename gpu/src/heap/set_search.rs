@@ -5,13 +5,14 @@
 use super::bits::{WORD_BITS, WORD_LOG2, low_bits};
 use super::index_set::IndexSet;
 use super::moves::{Before, Moves};
-use super::scatter::scaled;
-use crate::lanes::Group;
+use super::scatter::{hash, scaled};
+use crate::lanes::{Group, select_bit};
 
 /// The result of [`IndexSet::pick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Picked {
-    Index(u32),
+    /// Two indices, which may be the same.
+    Two([u32; 2]),
     /// Another thread removed the index.
     Missed,
     /// There is no index.
@@ -50,36 +51,57 @@ impl IndexSet {
         }
     }
 
-    /// A pseudo-random index from `start` on and before `end`, where both are the first of a word:
-    /// one of a pseudo-random word or, if it is zero, of the next one that is not, by the words of
-    /// the level above. Clears bits of words that are zero, as [`next`](Self::next) does.
+    /// Two pseudo-random indices from `start` on and before `end`, where both are the first of a
+    /// word; they may be the same. They are of two pseudo-random words. Words that are zero are
+    /// passed over, by the words of the two levels above. Clears bits of words that are zero, as
+    /// [`next`](Self::next) does.
     ///
-    /// Cost: two loads at once, and a third one if the first word is zero.
+    /// Cost: two loads at once. If both words are zero: up to two loads more, one after the other,
+    /// and again two at once.
     #[inline(always)]
     pub fn pick(&self, start: u32, end: u32, salt: u32, moves: &Moves) -> Picked {
-        let (first, above) = (start >> WORD_LOG2, self.level(1));
-        let w = first + scaled(salt, (end - start) >> WORD_LOG2);
+        let (first, last) = (start >> WORD_LOG2, end >> WORD_LOG2);
+        let word_of = |salt| first + scaled(salt, last - first);
+        let words = [word_of(salt), word_of(hash(salt))];
+        if let Some(two) = self.two_of(words, salt) {
+            return Picked::Two(two);
+        }
+        let (above, second) = (self.level(1), self.level(2));
         // Relaxed: hints, as in `next`.
-        let word = self.word(w).load_relaxed();
-        let nonzero = if above.1 > 0 { self.at(above.0 + (w >> WORD_LOG2)).load_relaxed() } else { 0 };
-        if word != 0 {
-            return Picked::Index(any_of(word, w, salt));
+        let load = |v| self.at(above.0 + v).load_relaxed() & within(v, first, last);
+        let (mut v, mut word) = (words[0] >> WORD_LOG2, 0);
+        if above.1 > 0 {
+            word = load(v);
         }
-        // The words of the range that share the word above, which is nonzero if one of them is.
-        let base = w / WORD_BITS * WORD_BITS;
-        let after = low_bits((end >> WORD_LOG2) - base);
-        let nonzero = nonzero & after & !low_bits(first.saturating_sub(base)) & !(1 << (w % WORD_BITS));
-        if nonzero == 0 {
-            let next = self.next_around(w * WORD_BITS, start, end, moves);
-            return next.map_or(Picked::Empty, Picked::Index);
+        if word == 0 && second.1 > 0 {
+            let (u, last_above) = (v >> WORD_LOG2, ((last - 1) >> WORD_LOG2) + 1);
+            let nonzero = self.at(second.0 + u).load_relaxed() & within(u, first >> WORD_LOG2, last_above);
+            if nonzero != 0 {
+                v = any_of(nonzero, u, salt >> 5);
+                word = load(v);
+            }
         }
-        let w = any_of(nonzero, w / WORD_BITS, w);
-        let word = self.word(w).load_relaxed();
         if word == 0 {
-            self.settle(w, moves);
-            return Picked::Missed;
+            let next = self.next_around(words[0] * WORD_BITS, start, end, moves);
+            return next.map_or(Picked::Empty, |index| Picked::Two([index, index]));
         }
-        Picked::Index(any_of(word, w, salt))
+        let words = [any_of(word, v, salt >> 3), any_of(word, v, salt >> 12)];
+        if let Some(two) = self.two_of(words, salt) {
+            return Picked::Two(two);
+        }
+        self.settle(words[0], moves);
+        Picked::Missed
+    }
+
+    /// A pseudo-random index of each of two words of level 0, or two of one if the other is zero.
+    #[inline(always)]
+    fn two_of(&self, words: [u32; 2], salt: u32) -> Option<[u32; 2]> {
+        let [one, other] = words.map(|w| (w, self.word(w).load_relaxed()));
+        if one.1 | other.1 == 0 {
+            return None;
+        }
+        let ((v, a), (w, b)) = (if one.1 == 0 { other } else { one }, if other.1 == 0 { one } else { other });
+        Some([any_of(a, v, salt), any_of(b, w, salt >> 6)])
     }
 
     /// The first index from `from` on and before `end`, or else from `start` on.
@@ -140,11 +162,17 @@ impl IndexSet {
     }
 }
 
-/// The index of a set bit of the nonzero word `w`: the first from bit `turn` on, around the end.
+/// The bits of word `v` that stand for numbers from `first` on and before `last`.
 #[inline(always)]
-fn any_of(word: u32, w: u32, turn: u32) -> u32 {
-    let turn = turn % WORD_BITS;
-    w * WORD_BITS + (word.rotate_right(turn).trailing_zeros() + turn) % WORD_BITS
+const fn within(v: u32, first: u32, last: u32) -> u32 {
+    let start = v * WORD_BITS;
+    low_bits(last.saturating_sub(start)) & !low_bits(first.saturating_sub(start))
+}
+
+/// The index of a set bit of the nonzero word `w`, each with the same chance: by 12 bits of `salt`.
+#[inline(always)]
+fn any_of(word: u32, w: u32, salt: u32) -> u32 {
+    w * WORD_BITS + select_bit(word, scaled(salt << 20, word.count_ones()))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -204,7 +232,7 @@ mod tests {
         let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
         let (start, end) = (1 << 10, 3 << 10);
         let pick = |salt: u32| match set.pick(start, end, salt.wrapping_mul(0x9e37_79b9), &moves) {
-            Picked::Index(i) => Some(i),
+            Picked::Two(two) => Some(two[(salt & 1) as usize]),
             _ => None,
         };
         [start - 1, end].into_iter().for_each(|i| set.insert(i));

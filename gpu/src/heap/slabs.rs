@@ -80,6 +80,11 @@ impl FreeSlabs<'_> {
         false
     }
 
+    /// Whether there seems to be a free slab.
+    pub fn has_any(&self) -> bool {
+        self.set.next(0, self.slabs, self.moves, &mut Before::default()).is_some()
+    }
+
     /// Claims consecutive slabs by all lanes of a group, a multiple of `unit` and at most `most`:
     /// the first found from slab `from` on, around the end. A multiple of up to a word's bits lies
     /// in one word. If `is_picky`, it looks at a few words only, and for as many slabs as `most` or

@@ -1,5 +1,6 @@
 //! The memory that a group finds for its cursor.
 
+use super::super::aged::SHARE;
 use super::super::test_heap::{OwnedHeap, heap, moves_of};
 use super::*;
 use crate::machine::Coords;
@@ -242,17 +243,25 @@ fn only_the_lanes_of_a_class_without_memory_find_their_cursor_dry() {
     assert_eq!([LARGE, PAIR].map(dry), [false, true]);
 }
 
-/// Whether a warp that replaces a span of a heap of 256 slabs makes the cursor aged. `free` slabs
-/// are free, all over the heap, and the other ones are runs with these free blocks of 256.
-fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
+const SMALL: SizeClass = SizeClass::of(64);
+
+/// A heap of 256 slabs. `free` slabs are free, all over the heap, and the other ones are runs with
+/// these free blocks of 256.
+fn aged_heap(free: u32, blocks: &[u32]) -> OwnedHeap {
     let owned = heap(256, 1);
-    let small = SizeClass::of(64);
     let is_free = |slab: u32| free > 0 && slab.is_multiple_of(256 / free.max(1));
-    (0..256).filter(|slab| !is_free(*slab)).for_each(|run| owned.add_run_with(small, run, blocks));
+    (0..256).filter(|slab| !is_free(*slab)).for_each(|run| owned.add_run_with(SMALL, run, blocks));
+    owned
+}
+
+/// Whether a warp that replaces a span of such a heap makes the cursor aged. `lanes` of the warp asked
+/// for the class.
+fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
+    let owned = aged_heap(free, blocks);
     owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-        owned.heap.replace_span(group, Demand { must, ..demand(small, lanes) })
+        owned.heap.replace_span(group, Demand { must, ..demand(SMALL, lanes) })
     });
-    owned.heap.cursor(small, 0).span().is_aged()
+    owned.heap.cursor(SMALL, 0).span().is_aged()
 }
 
 #[test]
@@ -263,9 +272,45 @@ fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
     // With few holes only if no slab is free; the sample of words is pseudo-random.
     assert_eq!([16, 0].map(|free| is_aged(free, &every(16), 32, false)), [false, true]);
     assert!(!is_aged(16, &[], 32, false));
-    // Not for parts of warps, nor after probes that found nothing while there are free slabs.
-    assert!(!is_aged(16, &every(4), 31, false) && !is_aged(16, &every(4), 32, true));
-    assert!(is_aged(0, &every(4), 32, true));
+    // Not after probes that found nothing while there are free slabs.
+    assert!(!is_aged(16, &every(4), 32, true) && is_aged(0, &every(4), 32, true));
+}
+
+#[test]
+fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
+    let first = |blocks: u32| Vec::from_iter(0..blocks);
+    // Fully free words count, too: an eighth, a quarter and half of each run. One group of some
+    // measures the load, so there are many.
+    let is_aged_with = |free: u32, blocks: u32, must: bool| {
+        let owned = aged_heap(free, &first(blocks));
+        let group = Group::alone();
+        (0..300).for_each(|_| _ = owned.heap.is_aged_for_parts(group, SMALL, owned.heap.class(SMALL)));
+        let cursor = owned.heap.cursor(SMALL, 0);
+        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+            owned.heap.replace_span(group, Demand { must, ..demand(SMALL, 31) })
+        });
+        cursor.span().is_aged() && cursor.span().is_dry()
+    };
+    let share = |free, blocks| (0..9).filter(|_| is_aged_with(free, blocks, false)).count();
+    assert_eq!([32, 64].map(|blocks| share(0, blocks)), [9, 9]);
+    assert!([(0, 128), (128, 64)].iter().all(|(free, blocks)| share(*free, *blocks) <= 2));
+    assert!(!is_aged_with(0, 64, true));
+}
+
+#[test]
+fn the_load_is_the_used_share_of_all_slabs() {
+    let load = |free: u32, blocks: u32| {
+        let owned = aged_heap(free, &Vec::from_iter(0..blocks));
+        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| owned.heap.load(group)).results[0]
+    };
+    assert_eq!([load(0, 0), load(0, 256)], [SHARE, 0]);
+    for (free, blocks, used) in [(0, 64, 96), (0, 128, 64), (64, 64, 72), (128, 0, 64)] {
+        let found = load(free, blocks);
+        assert!(
+            found.abs_diff(used) <= 24,
+            "{found} of {SHARE} with {free} free slabs, {blocks} free blocks"
+        );
+    }
 }
 
 #[test]

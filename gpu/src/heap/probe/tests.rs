@@ -4,6 +4,7 @@ use super::super::test_heap::{OwnedHeap, heap};
 use super::*;
 use crate::lanes::Group;
 use crate::machine::Coords;
+use crate::test_lanes::{interrupted, interrupted_at};
 use core::alloc::Layout;
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -124,16 +125,93 @@ fn the_lanes_of_a_warp_probe_if_their_cursor_is_aged() {
 }
 
 #[test]
-fn an_aged_cursor_gets_a_span_if_there_are_no_holes() {
+fn an_aged_cursor_of_whole_warps_gets_a_span_if_there_are_no_holes() {
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(SMALL, run, &[]));
-    for lanes in [1, u32::MAX] {
-        let cursor = owned.heap.cursor(SMALL, 0);
-        cursor.restart(cursor.span().aged());
-        let done = owned.on_lanes(lanes, Coords::SOLE, |owned, _: Group| {
-            owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some()
-        });
-        assert!(done.results.iter().all(|is_block| *is_block));
-        assert!(!cursor.span().is_aged() && cursor.span().runs() > 0);
+    let cursor = owned.heap.cursor(SMALL, 0);
+    cursor.restart(cursor.span().aged());
+    let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, _: Group| {
+        owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some()
+    });
+    assert!(done.results.iter().all(|is_block| *is_block));
+    assert!(!cursor.span().is_aged() && cursor.span().runs() > 0);
+}
+
+/// Allocates by single probes for the lanes of a mask. Returns the runs of the blocks.
+fn singly(owned: &OwnedHeap, mask: u32, class: SizeClass, takes_words: bool) -> Vec<Option<u32>> {
+    let done = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
+        let address = owned.heap.alloc_singly(group, true, class, takes_words);
+        (address != 0).then(|| owned.block_at(class, address).0)
+    });
+    done.results
+}
+
+#[test]
+fn lanes_that_find_no_block_make_as_many_runs_as_they_need() {
+    let owned = heap(256, 1);
+    (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let runs = singly(&owned, u32::MAX, LARGE, true);
+    assert!(runs.iter().all(|run| run.is_some_and(|run| run >= 100)), "{runs:?}");
+    // Eight for 32 lanes; a lane makes one with a probability, so not exactly.
+    let made = (100..256).filter(|slab| !owned.is_free_slab(*slab)).count();
+    assert!((8..=24).contains(&made), "{made} runs");
+    // Whole warps leave it to their cursor.
+    let owned = heap(256, 1);
+    (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    assert!(singly(&owned, u32::MAX, LARGE, false).iter().all(Option::is_none));
+    assert!((100..256).all(|slab| owned.is_free_slab(slab)));
+}
+
+#[test]
+fn lanes_without_a_free_slab_give_up_soon() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    let alloc = || interrupted(|_| (), || owned.heap.alloc_singly(Group::alone(), true, LARGE, true));
+    // Each probe unlists a run.
+    assert!((0..20).all(|_| alloc().result == 0));
+    let last = alloc();
+    assert_eq!(last.result, 0);
+    // No run is listed any more.
+    assert!(last.steps < 20, "{} operations", last.steps);
+}
+
+#[test]
+fn a_probe_prefers_the_run_with_more_free_blocks() {
+    let mut emptier = 0;
+    for salt in 0..200 {
+        let owned = heap(256, 1);
+        let most: Vec<u32> = (0..256).filter(|block| block % 4 != 0).collect();
+        (0..128).for_each(|run| owned.add_run_with(SMALL, run, &[5, 37, 69, 101, 133, 165, 197, 229]));
+        (128..256).for_each(|run| owned.add_run_with(SMALL, run, &most));
+        emptier += u32::from(probe(&owned, SMALL, salt, true).expect("a block").0 >= 128);
+    }
+    // Three of four pairs have one.
+    assert!((130..175).contains(&emptier), "{emptier} of 200");
+}
+
+#[test]
+fn a_probe_that_loses_a_block_claims_another_one_of_the_word() {
+    let mut lost = 0;
+    for at in 0..40 {
+        let owned = heap(256, 1);
+        owned.add_run_with(LARGE, 5, &[1, 2]);
+        let take = || _ = owned.heap.runs().claim(owned.heap.runs().first_word(5), 0b10);
+        let (found, was_there) = interrupted_at(at, take, || probe(&owned, LARGE, 7, true));
+        lost += u32::from(found == Ok((5, 2)));
+        assert!(matches!(found, Ok((5, 1 | 2))), "{found:?} before operation {at}");
+        if !was_there {
+            break;
+        }
+    }
+    assert!(lost > 2, "{lost}");
+}
+
+#[test]
+fn the_last_block_of_a_run_of_one_word_unlists_it() {
+    let owned = heap(256, 1);
+    owned.add_run_with(LARGE, 5, &[1, 2]);
+    for is_listed in [true, false] {
+        assert!(probe(&owned, LARGE, 3, true).is_ok());
+        assert_eq!(owned.hints(LARGE, 5).0, is_listed);
     }
 }

@@ -70,7 +70,9 @@ fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {
             (0..4).for_each(|i| owned.add_run(LARGE, run + 2 * i));
             cursor.restart(Span::new(info, run, 4));
         } else {
-            cursor.restart(if is_dry { Span::UNUSED.dry() } else { Span::UNUSED });
+            // A run that is gone: a cursor without one is for probes.
+            let gone = Span::new(info, run, 1).with_left(0);
+            cursor.restart(if is_dry { gone.dry() } else { gone });
             assert!(cursor.take(1).is_crossed_by(1));
         }
     }
@@ -157,7 +159,7 @@ fn an_allocation_that_finds_no_memory_fails_at_once() {
     assert!(all.iter().all(|ran| ran.result.is_none()) && owned.heap.failures() == 4);
     assert_eq!(owned.heap.contended_failures(), 0);
     let last = &all[3];
-    assert!(last.pauses.is_empty() && last.steps < 100, "{} operations", last.steps);
+    assert!(last.pauses.is_empty() && last.steps < 150, "{} operations", last.steps);
 }
 
 #[test]

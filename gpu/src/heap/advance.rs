@@ -91,10 +91,9 @@ impl Heap {
         let runs = self.runs();
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
         let is_part = demand.lanes < WARP_SIZE;
-        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info) {
-            // Dry, too: groups that find the end crossed do not wait.
+        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info, seen.is_for_probes()) {
             if group.leads() {
-                self.cursor(class, shard).restart(seen.aged().dry());
+                self.cursor(class, shard).restart(seen.aged_for_parts());
             }
             return true;
         }

@@ -57,14 +57,22 @@ impl Heap {
 
     /// Whether parts of warps are to use single free blocks before free slabs, and before the spans
     /// of their ring: most of the heap is used, and probes find such blocks soon.
-    pub(super) fn is_aged_for_parts(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
-        self.known_load(group) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
+    /// `was_aged`: whether the cursor is; then the group measures the used share.
+    pub(super) fn is_aged_for_parts(
+        &self,
+        group: Group,
+        class: SizeClass,
+        info: &ClassInfo,
+        was_aged: bool,
+    ) -> bool {
+        self.known_load(group, was_aged) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
     }
 
-    /// The used share of the heap when a group last measured it. One call of some measures it again.
-    fn known_load(&self, group: Group) -> u32 {
+    /// The used share of the heap when a group last measured it. One call of some measures it again,
+    /// and each one if it `must`.
+    fn known_load(&self, group: Group, must: bool) -> u32 {
         let known = self.overview().load();
-        if group.broadcast_32(salt(3)).is_multiple_of(MEASURES) {
+        if must || group.broadcast_32(salt(3)).is_multiple_of(MEASURES) {
             let load = self.load(group);
             if group.leads() {
                 known.store_relaxed(load);

@@ -225,7 +225,12 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         assert_eq!(blocks.len(), 256);
         assert!((0..fails).all(|_| alloc(&owned).result.is_none()));
         // SAFETY: no thread uses them.
-        blocks.into_iter().for_each(|block| unsafe { owned.heap.free(block) });
+        let free = |block| unsafe { owned.heap.free(block) };
+        blocks.into_iter().for_each(free);
+        // Until the tickets of a cursor that became aged are used.
+        for _ in 0..1100 {
+            free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
+        }
         let (blocks, steps) = alloc_all(&owned);
         assert_eq!(blocks.len(), 256);
         steps

@@ -91,7 +91,7 @@ impl Heap {
         let runs = self.runs();
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
         let is_part = demand.lanes < WARP_SIZE;
-        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info, seen.is_for_probes()) {
+        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info) {
             if group.leads() {
                 self.cursor(class, shard).restart(seen.aged_for_parts());
             }

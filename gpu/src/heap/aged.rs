@@ -27,6 +27,8 @@ pub(super) const SHARE: u32 = 128;
 const PART_LOAD: u32 = SHARE * 21 / 32;
 /// One of so many calls, on average, measures the used share.
 const MEASURES: u32 = 16;
+/// The most that the known share falls when it is measured.
+const MOST_FALL: u32 = SHARE / 32;
 /// Slabs that a group looks at to measure it, and the most that one lane looks at.
 const LOAD_LOOKS: (u32, u32) = if NATIVE_LAYOUT { (128, 16) } else { (1, 1) };
 
@@ -57,30 +59,24 @@ impl Heap {
 
     /// Whether parts of warps are to use single free blocks before free slabs, and before the spans
     /// of their ring: most of the heap is used, and probes find such blocks soon.
-    /// `was_aged`: whether the cursor is; then the group measures the used share.
-    pub(super) fn is_aged_for_parts(
-        &self,
-        group: Group,
-        class: SizeClass,
-        info: &ClassInfo,
-        was_aged: bool,
-    ) -> bool {
-        self.known_load(group, was_aged) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
+    pub(super) fn is_aged_for_parts(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
+        self.known_load(group) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
     }
 
-    /// The used share of the heap when a group last measured it. One call of some measures it again,
-    /// and each one if it `must`.
-    fn known_load(&self, group: Group, must: bool) -> u32 {
-        let known = self.overview().load();
-        if must || group.broadcast_32(salt(3)).is_multiple_of(MEASURES) {
-            let load = self.load(group);
-            if group.leads() {
-                known.store_relaxed(load);
-            }
-            return load;
+    /// The used share of the heap, as far as groups have measured it. One call of some measures it
+    /// again. It falls slowly: in kernels that free most blocks first, it would change all the time.
+    fn known_load(&self, group: Group) -> u32 {
+        // Relaxed, as the store: a hint.
+        let (word, measures) = (self.overview().load(), salt(3).is_multiple_of(MEASURES));
+        let known = group.broadcast_32(word.load_relaxed());
+        if group.broadcast_32(measures.into()) == 0 {
+            return known;
         }
-        // Relaxed: a hint.
-        group.broadcast_32(known.load_relaxed())
+        let load = self.load(group).max(known.saturating_sub(MOST_FALL));
+        if group.leads() {
+            word.store_relaxed(load);
+        }
+        load
     }
 
     /// Whether free blocks beside live ones are to be used where no slab is free.

@@ -46,8 +46,8 @@ const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
 
-/// Tickets of an aged cursor of whole warps, and of parts of warps: many, as each end costs time.
-const AGED_TICKETS: (i32, i32) = if NATIVE_LAYOUT { (1 << 14, 1 << 10) } else { (2, 2) };
+/// Tickets of an aged cursor: more than its lanes take in some kernels, as each end costs time.
+const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
 
 const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
 
@@ -91,12 +91,12 @@ impl Span {
     /// No span, while single free blocks of the class are to be used before free slabs. Its tickets
     /// are for no block; the group that crosses their end looks again what is better.
     pub(super) const fn aged(self) -> Self {
-        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS.0)
+        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
     }
 
     /// The same for parts of warps: also dry, so that groups at its end do not wait.
     pub(super) const fn aged_for_parts(self) -> Self {
-        self.aged().dry().with_left(AGED_TICKETS.1)
+        self.aged().dry()
     }
 
     /// The same, but no group crosses its end. In copies only, never in memory.

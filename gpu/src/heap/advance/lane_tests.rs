@@ -298,21 +298,20 @@ fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
 }
 
 #[test]
-fn one_group_of_some_measures_the_load_and_each_one_with_an_aged_cursor() {
-    let owned = aged_heap(0, &[]);
-    let known = owned.heap.overview().load();
-    let is_aged =
-        |was_aged| owned.heap.is_aged_for_parts(Group::alone(), SMALL, owned.heap.class(SMALL), was_aged);
-    let mut measured = 0;
-    for _ in 0..1000 {
-        known.store_relaxed(1);
-        // There are no holes.
-        assert!(!is_aged(false));
-        measured += u32::from(known.load_relaxed() == SHARE);
-    }
-    assert!((20..150).contains(&measured), "{measured} of 1000");
-    known.store_relaxed(1);
-    assert!(!is_aged(true) && known.load_relaxed() == SHARE);
+fn one_group_of_some_measures_the_load_which_falls_slowly() {
+    let known_after = |blocks: u32, known: u32, calls: u32| {
+        let owned = aged_heap(0, &Vec::from_iter(0..blocks));
+        owned.heap.overview().load().store_relaxed(known);
+        for _ in 0..calls {
+            owned.heap.is_aged_for_parts(Group::alone(), SMALL, owned.heap.class(SMALL));
+        }
+        owned.heap.overview().load().load_relaxed()
+    };
+    let measured = (0..200).filter(|_| known_after(0, 1, 1) == SHARE).count();
+    assert!((2..40).contains(&measured), "{measured} of 200");
+    assert_eq!(known_after(0, 1, 300), SHARE);
+    assert!((0..100).all(|_| known_after(256, SHARE, 1) >= SHARE - SHARE / 32));
+    assert_eq!(known_after(256, SHARE, 2000), 0);
 }
 
 #[test]

@@ -227,8 +227,9 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         // SAFETY: no thread uses them.
         let free = |block| unsafe { owned.heap.free(block) };
         blocks.into_iter().for_each(free);
-        // Until the tickets of a cursor that became aged are used.
-        for _ in 0..1100 {
+        // Until the tickets of a cursor that became aged are used, and the load is known to be low.
+        owned.heap.overview().load().store_relaxed(0);
+        for _ in 0..17_000 {
             free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
         }
         let (blocks, steps) = alloc_all(&owned);

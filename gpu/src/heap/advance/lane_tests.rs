@@ -282,7 +282,7 @@ fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
     // Fully free words count, too: an eighth, a quarter and half of each run.
     let is_aged_with = |free: u32, blocks: u32, must: bool| {
         let owned = aged_heap(free, &first(blocks));
-        owned.heap.overview().load().store_relaxed((256 - free) * (256 - blocks) * SHARE >> 16);
+        owned.heap.overview().load().store_relaxed(((256 - free) * (256 - blocks) * SHARE) >> 16);
         owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
             owned.heap.replace_span(group, Demand { must, ..demand(SMALL, 31) })
         });

@@ -84,7 +84,7 @@ impl Heap {
         is_dry
     }
 
-    /// Replaces the span of a cursor. Returns whether there was another one.
+    /// Replaces the span of a cursor. Returns whether there was another one, or the cursor is aged.
     fn replace_span(&self, group: Group, demand: Demand) -> bool {
         let Demand { class, shard, seen, .. } = demand;
         let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));

@@ -14,8 +14,8 @@
 //! advances instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
-//! The group that crosses the end of these tickets looks whether a span is better. The cursor of
-//! parts of warps is then also dry, so groups do not wait for that.
+//! The group that crosses the end of these tickets looks whether a span is better. If a part
+//! of a warp made it aged, it is mostly also dry, so that groups do not wait for that.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
 //! is lost with a ticket that is not used. A number beyond the span is no ticket.
@@ -94,7 +94,7 @@ impl Span {
         Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
     }
 
-    /// The same for parts of warps: also dry, so that groups at its end do not wait.
+    /// The same by a part of a warp: also dry, so that groups at its end do not wait.
     pub(super) const fn aged_for_parts(self) -> Self {
         self.aged().dry()
     }

@@ -3,13 +3,13 @@
 //! For a heap that is aged or nearly full: free blocks lie singly among others, in most of the runs
 //! of their class. Each lane looks for one by itself, in the word with more free blocks of two. If
 //! it chose one run only, runs in sparse words of the list would be looked at more often than
-//! others, and be full. If it finds no block, it makes a run of free slabs.
+//! others, and be full. Lanes of parts of warps that find no block make runs of free slabs.
 //!
 //! Cost: two loads of the list, and some more if both words are zero; a load of a word of each of
 //! two runs; an acquire atomic that claims a bit; a load of the run's entry. One after the other,
-//! each for all lanes of the group at once. A full run of one word is unlisted by the lane that
-//! took its last block, or saw it full, as a move of the class; one of several words, by one of
-//! eight looks that find no free block in it.
+//! each for all lanes of the group at once. At its end a probe unlists at most one run that is full,
+//! as a move of the class: the last run of one word of which it took the last block or saw that
+//! none is free. Of runs with several words, it looks at one of eight in which it saw no free block.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 

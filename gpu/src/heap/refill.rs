@@ -54,7 +54,8 @@ enum Step {
 
 impl Heap {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
-    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes.
+    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. Lanes
+    /// with an aged cursor probe; the others, and those that find nothing, take turns.
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(
@@ -70,14 +71,16 @@ impl Heap {
         let probes = PROBES && address == 0 && seen.is_for_probes();
         let found = if group.all(!probes) { 0 } else { self.alloc_singly(group, probes, class, !is_one) };
         let address = address | found;
-        // The group that crossed the end of its cursor's span is to replace it.
+        // The group that crossed the end of its cursor's span is to replace it. A lane with a stale
+        // claim has no address: its cursor has a span, so it has not probed.
+        debug_assert!(stale == 0 || address == 0);
         if group.all(address != 0 && !seen.is_crossed_by(WARP_SIZE)) {
             return address;
         }
         self.alloc_in_turns(group, class, shard, seen, address, stale)
     }
 
-    /// The same after the lanes with an aged cursor have probed.
+    /// Turns of draws, spans and searches, until all lanes have blocks or there are none.
     #[cold]
     #[inline(never)]
     fn alloc_in_turns(

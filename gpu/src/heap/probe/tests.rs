@@ -73,7 +73,7 @@ fn fully_free_words_are_left_to_cursors_unless_nothing_else_is_free() {
 fn full_runs_are_unlisted() {
     let owned = heap(256, 1);
     [3, 90, 200].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    // One look in eight unlists a full run.
+    // Each probe that sees a full run of one word unlists one.
     assert!((0..100).any(|salt| probe(&owned, LARGE, salt, true) == Err(Probed::NoHole)));
     assert!([3, 90, 200].iter().all(|run| !owned.hints(LARGE, *run).0));
     // A free lists its run again.
@@ -151,10 +151,11 @@ fn lanes_that_find_no_block_make_as_many_runs_as_they_need() {
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     let runs = singly(&owned, u32::MAX, LARGE, true);
-    assert!(runs.iter().all(|run| run.is_some_and(|run| run >= 100)), "{runs:?}");
-    // Eight for 32 lanes; a lane makes one with a probability, so not exactly.
+    assert!(runs.iter().flatten().all(|run| *run >= 100), "{runs:?}");
+    // Eight for 32 lanes, but a lane makes one with a probability.
     let made = (100..256).filter(|slab| !owned.is_free_slab(*slab)).count();
-    assert!((8..=24).contains(&made), "{made} runs");
+    let served = runs.iter().flatten().count();
+    assert!(served >= 16 && (served.div_ceil(4)..=32).contains(&made), "{served} blocks, {made} runs");
     // Whole warps leave it to their cursor.
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));

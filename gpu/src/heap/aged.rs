@@ -64,7 +64,8 @@ impl Heap {
     }
 
     /// The used share of the heap, as far as groups have measured it. One call of some measures it
-    /// again. It falls slowly: in kernels that free most blocks first, it would change all the time.
+    /// again. It falls slowly: in kernels that free most blocks first, it would change all the
+    /// time.
     fn known_load(&self, group: Group) -> u32 {
         // Relaxed, as the store: a hint.
         let (word, measures) = (self.overview().load(), salt(3).is_multiple_of(MEASURES));

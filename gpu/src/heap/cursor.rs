@@ -153,7 +153,8 @@ impl Span {
     }
 
     /// Whether the lanes with tickets are to probe first: the cursor is aged, or is dry and has no
-    /// span. A group that crosses the end of an aged cursor sees that too, if the cursor is also dry.
+    /// span. A group that crosses the end of an aged cursor sees that too, if the cursor is also
+    /// dry.
     #[inline(always)]
     pub(super) const fn is_for_probes(self) -> bool {
         self.runs() == 0 && (self.left() > 0 || self.is_dry())

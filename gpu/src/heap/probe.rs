@@ -7,9 +7,10 @@
 //!
 //! Cost: two loads of the list, and some more if both words are zero; a load of a word of each of
 //! two runs; an acquire atomic that claims a bit; a load of the run's entry. One after the other,
-//! each for all lanes of the group at once. At its end a probe unlists at most one run that is full,
-//! as a move of the class: the last run of one word of which it took the last block or saw that
-//! none is free. Of runs with several words, it looks at one of eight in which it saw no free block.
+//! each for all lanes of the group at once. At its end a probe unlists at most one run that is
+//! full, as a move of the class: the last run of one word of which it took the last block or saw
+//! that none is free. Of runs with several words, it looks at one of eight in which it saw no free
+//! block.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
@@ -49,9 +50,9 @@ impl Heap {
     /// Allocates for the lanes that ask, each by probes of its own. All lanes of the group take
     /// part. Returns 0 for no block. One of a fully free word only if `takes_words`.
     ///
-    /// After each probe without a block, a lane of part of a warp makes a run, with a probability of
-    /// one by the number of blocks of a run: so all such lanes together make about as many runs as
-    /// they need. Later the probability is up to four times as large.
+    /// After each probe without a block, a lane of part of a warp makes a run, with a probability
+    /// of one by the number of blocks of a run: so all such lanes together make about as many runs
+    /// as they need. Later the probability is up to four times as large.
     #[inline(always)]
     pub(super) fn alloc_singly(&self, group: Group, asks: bool, class: SizeClass, takes_words: bool) -> u64 {
         let (mut address, mut asks, mut round) = (0, asks, 0);

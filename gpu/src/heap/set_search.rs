@@ -53,11 +53,11 @@ impl IndexSet {
 
     /// Two pseudo-random indices from `start` on and before `end`, where both are the first of a
     /// word; they may be the same. They are of two pseudo-random words. Words that are zero are
-    /// passed over, by the words of the two levels above. May clear the bit of a word that is zero, as
-    /// [`next`](Self::next) does.
+    /// passed over, by the words of the two levels above. May clear the bit of a word that is zero,
+    /// as [`next`](Self::next) does.
     ///
-    /// Cost: two loads at once. If both words are zero: up to three loads more, one after the other,
-    /// and again two at once; and a search where these levels show no index.
+    /// Cost: two loads at once. If both words are zero: up to three loads more, one after the
+    /// other, and again two at once; and a search where these levels show no index.
     #[inline(always)]
     pub fn pick(&self, start: u32, end: u32, salt: u32, moves: &Moves) -> Picked {
         let (first, last) = (start >> WORD_LOG2, end >> WORD_LOG2);

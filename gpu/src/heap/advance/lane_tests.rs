@@ -254,8 +254,8 @@ fn aged_heap(free: u32, blocks: &[u32]) -> OwnedHeap {
     owned
 }
 
-/// Whether a warp that replaces a span of such a heap makes the cursor aged. `lanes` of the warp asked
-/// for the class.
+/// Whether a warp that replaces a span of such a heap makes the cursor aged. `lanes` of the warp
+/// asked for the class.
 fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
     let owned = aged_heap(free, blocks);
     owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
@@ -312,6 +312,23 @@ fn one_group_of_some_measures_the_load_which_falls_slowly() {
     assert_eq!(known_after(0, 1, 300), SHARE);
     assert!((0..100).all(|_| known_after(256, SHARE, 1) >= SHARE - SHARE / 32));
     assert_eq!(known_after(256, SHARE, 2000), 0);
+}
+
+#[test]
+fn a_heap_that_is_empty_again_gives_up_its_aged_cursors() {
+    let owned = aged_heap(0, &Vec::from_iter(0..256));
+    owned.heap.overview().load().store_relaxed(SHARE);
+    let cursor = owned.heap.cursor(SMALL, 0);
+    // Each call stands for the end of the tickets of an aged cursor: some 190 of them.
+    let crossed = (0..2000).take_while(|_| {
+        cursor.restart(Span::UNUSED.aged_for_parts());
+        let seen = cursor.span();
+        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+            owned.heap.replace_span(group, Demand { seen, ..demand(SMALL, 31) })
+        });
+        cursor.span().is_for_probes()
+    });
+    assert!((20..1000).contains(&crossed.count()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn every_site_is_that_of_one_operation() {
     for (folder, names) in [
         ("gpu/src/bump/", &bump::SITES[..]),
         ("gpu/src/freelist/", &freelist::SITES),
-        ("gpu/src/heap/debug/", &DEBUG_SITES),
+        ("gpu/src/heap/checks/debug/", &DEBUG_SITES),
         ("gpu/src/heap/", &heap::SITES),
         ("gpu/src/panic/", &panic::SITES),
     ] {

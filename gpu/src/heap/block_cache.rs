@@ -29,12 +29,12 @@
 
 mod slots;
 
-use super::Heap;
-use super::alloc::SMALL_ALIGN;
-use super::class::{SizeClass, rounded_up};
-use super::debug::CallSite;
-use super::entry::Entry;
 use crate::fault::FaultCheck;
+use crate::heap::Heap;
+use crate::heap::checks::debug::CallSite;
+use crate::heap::layout::class::{SizeClass, rounded_up};
+use crate::heap::layout::entry::Entry;
+use crate::heap::paths::alloc::SMALL_ALIGN;
 use crate::shared::SharedWord;
 use crate::spill::with_spilled;
 use crate::thread;
@@ -56,7 +56,7 @@ use slots::Slots;
 /// free by a thread with the block in its slots is recorded at once. Other double frees are not
 /// detected while the block is cached: it is cached twice, or also free in the heap, and **may be
 /// allocated to two owners**. The heap records the second free that reaches it, unless the block
-/// was allocated in between. [Debug heaps](super::debug) are not cached, and detect more.
+/// was allocated in between. [Debug heaps](crate::heap::debug) are not cached, and detect more.
 ///
 /// # Cached memory
 /// Up to `SLOTS` blocks per thread until it leaves the cache. Only this thread can allocate them.
@@ -271,7 +271,7 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'
 impl Heap {
     /// The class that [`alloc`](Self::alloc) serves a layout from, if it is one.
     #[inline(always)]
-    pub(super) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
+    pub(in crate::heap) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
         let (size, align) = (layout.size(), layout.align());
         let bytes = rounded_up(size as u64, align as u64);
         // Sizes from one byte to the limit, compared once: zero wraps around.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! alloc      cursor: tickets ---> runs: claim bits ---> the run's entry is of the class: done
-//!               |                      | a bit is missing: next tickets (refill)
+//!               |                      | a bit is missing: next tickets (slow)
 //!               | beyond the end, or the cursor is aged: each lane probes first
 //!               v                      v
 //! ring       the next span          the tickets left, if no block ahead is free
@@ -13,7 +13,7 @@
 //! grow       each leading lane of a warp with many classes: a new span of free slabs in a row
 //!               | the slabs are not free, or the ring may have a free span
 //!               v
-//! advance    a span of the ring with free blocks, else new spans of many free slabs, else a span
+//! refill     a span of the ring with free blocks, else new spans of many free slabs, else a span
 //!            of a longer ring, else any free slabs, else slabs of idle runs of other classes
 //!            ---> next span
 //!               | none
@@ -28,16 +28,14 @@
 //! free       the slab's entry ---> runs: set bits ---> the run is listed; idle if fully free
 //! ```
 //!
-//! One module per structure, each with its invariants:
+//! Four folders, each of which uses only those before it:
 //!
-//! | module | structure | decides |
-//! |---|---|---|
-//! | `runs.rs` | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
-//! | `slabs.rs` | the set of free slabs | which slabs are free |
-//! | `cursor.rs` | the span that an SM allocates from | nothing: tickets are hints |
-//! | `ring.rs` | the spans of a cursor | nothing |
-//! | `index_set.rs` | a hierarchy of bitmaps | membership |
-//! | `moves.rs` | operations that hide free memory for a moment | whether a search was complete |
+//! | folder | what it has |
+//! |---|---|
+//! | `layout` | sizes, size classes and the arithmetic of bitmaps; no state |
+//! | `structures` | the words in device memory, each structure with its invariants |
+//! | `paths` | what an allocation or a free does, from the fast path to the proof of failure |
+//! | `checks` | the audit, debug heaps, and single steps for model checkers |
 //!
 //! A block belongs to the thread that cleared its bit, and a slab to the thread that cleared its
 //! bit or owns all blocks of its run. No other state decides ownership: a thread that acts on a
@@ -48,82 +46,41 @@
 //! cursor, and that its ring has no next span. Then it draws from the cursor of another shard, and
 //! after some turns searches for blocks, too. The number of turns is bounded.
 
-mod advance;
-mod aged;
-mod alloc;
-mod audit;
-mod bits;
 mod block_cache;
-pub mod class;
-mod class_info;
-mod cursor;
-pub mod debug;
-mod draw;
-mod entry;
-mod free;
-mod group;
-mod grow;
-mod index_set;
-mod large;
+mod checks;
 pub mod layout;
-mod moves;
+mod paths;
+mod structures;
 #[cfg(all(test, not(loom)))]
-mod order_tests;
-mod overview;
-#[cfg(all(test, not(loom)))]
-mod pair_tests;
-mod parts;
-mod points;
-mod probe;
-mod refill;
-mod resize;
-mod retire;
-mod ring;
-mod runs;
-mod scatter;
-mod search;
-mod set_search;
-mod slabs;
-#[doc(hidden)]
-pub mod split;
-#[cfg(loom)]
-mod steps;
-#[cfg(all(test, not(loom)))]
-mod test_heap;
+mod tests;
 
-pub use audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, SpanAudit, Violation, Visitor};
 pub use block_cache::BlockCache;
-pub use class_info::ClassInfo;
-pub use cursor::{Cursor, Span};
-pub use debug::DEBUG;
-pub use group::BlockShare;
-pub use layout::HeapLayout;
-pub use moves::Moves;
-pub use overview::Overview;
-pub use parts::{HINT_STRIDE, Parts};
-pub use points::{POINTS, SITES};
-pub use ring::Ring;
+pub use checks::audit::{Defect, FreeSlab, Invariant, LargeAudit, RunAudit, SpanAudit, Violation, Visitor};
+pub use checks::debug::{self, DEBUG};
 #[cfg(loom)]
-pub use steps::Searched;
+pub use checks::steps::Searched;
+pub use layout::HeapLayout;
+pub use layout::class::{self, ClassInfo};
+pub use paths::group::BlockShare;
+#[doc(hidden)]
+pub use paths::split;
+pub use structures::cursor::{Cursor, Span};
+pub use structures::moves::{Moves, Overview};
+pub use structures::orderings::{POINTS, SITES};
+pub use structures::parts::{HINT_STRIDE, Parts};
+pub use structures::ring::Ring;
 
 use crate::kernel::DeviceHandle;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
-use entry::Entry;
-use index_set::IndexSet;
-use points::*;
-use runs::Runs;
-use slabs::FreeSlabs;
+use layout::PART_SHARDS;
+use layout::entry::Entry;
+use structures::index_set::IndexSet;
+use structures::runs::Runs;
+use structures::slabs::FreeSlabs;
 
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
-
-/// Neighbouring shards that use one cursor of a class for groups smaller than a warp, so that many
-/// classes at once pin less memory.
-const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
-
-/// The shortest pause before another turn of an operation that other threads were faster than.
-const NAP_NANOS: u32 = 300;
 
 /// A heap in the form that kernels use: a handle.
 #[derive(Clone, Copy, Debug)]

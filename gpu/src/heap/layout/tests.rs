@@ -1,8 +1,8 @@
 //! Tests of the division of a heap.
 
-use super::super::class::divided;
-use super::super::class_info::MAX_RUNS;
 use super::*;
+use crate::heap::layout::class::MAX_RUNS;
+use crate::heap::layout::class::divided;
 
 fn layouts() -> impl Iterator<Item = HeapLayout> {
     [20, 23, 24, 26, 29, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {

@@ -3,8 +3,8 @@
 use super::super::BlockCache;
 use super::*;
 use crate::fault::FaultCheck;
-use crate::heap::class::SizeClass;
-use crate::heap::test_heap::heap;
+use crate::heap::layout::class::SizeClass;
+use crate::heap::tests::heap::heap;
 use crate::machine::Coords;
 use crate::test_lanes::on_lanes;
 use core::alloc::Layout;

@@ -1,0 +1,166 @@
+//! Large allocations: entire slabs, for requests that no class serves.
+//!
+//! A search for `len` slabs sets the start of the next search `len` slabs further, so threads that
+//! allocate at once look at different slabs. A free sets the start back to its slabs, if they are
+//! before it.
+
+use crate::fault::FaultCheck;
+use crate::heap::Heap;
+use crate::heap::layout::entry::Entry;
+use crate::heap::paths::NAP_NANOS;
+use crate::heap::paths::search::Found;
+use crate::heap::structures::orderings::{FREE_LARGE, LARGE_END, STORE_LARGE};
+use crate::heap::structures::slabs::Slabs;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+
+/// The number of searches for slabs while other threads hold or take some of them.
+const PASSES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
+
+impl Heap {
+    /// The address of `size` bytes in slabs of their own; 0 if there are not as many consecutive
+    /// free slabs.
+    pub(in crate::heap) fn alloc_large(&self, size: u64, align: u64) -> u64 {
+        let slab_bytes = u64::from(self.layout.slab_bytes());
+        if size > self.layout.bytes() || align > crate::heap::MAX_ALIGN {
+            return 0;
+        }
+        let len = size.div_ceil(slab_bytes) as u32;
+        let step = (align.div_ceil(slab_bytes) as u32).max(1);
+        for _ in 0..PASSES {
+            match self.search_large(len, step) {
+                Found::Block(address) => return address,
+                Found::Nothing => return 0,
+                Found::Unsure => thread::nanosleep(NAP_NANOS),
+            }
+        }
+        // Relaxed: statistics.
+        self.contended_of(self.shard()).add_relaxed(1);
+        0
+    }
+
+    /// One search for `len` consecutive free slabs, of which the first is a multiple of `step`.
+    pub(in crate::heap) fn search_large(&self, len: u32, step: u32) -> Found {
+        let common = self.overview().common();
+        let before = common.search();
+        // Relaxed: a hint.
+        let start = self.overview().large_start().add_relaxed(len) % self.layout.slabs;
+        let slabs = self.free_slabs().claim_aligned(start, len, step);
+        if slabs.len > 0 {
+            return Found::Block(self.make_large(slabs));
+        }
+        if self.retire_idle(0, self.layout.slabs) {
+            return Found::Unsure;
+        }
+        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS, as at the end of a search.
+        LARGE_END.fence_acquire();
+        if common.is_unchanged(before) { Found::Nothing } else { Found::Unsure }
+    }
+
+    fn make_large(&self, slabs: Slabs) -> u64 {
+        for slab in slabs.first + 1..slabs.first + slabs.len {
+            // Relaxed: a thread that frees the allocation got it from the caller.
+            self.runs().entry(slab).store_relaxed(Entry::REST.0);
+        }
+        STORE_LARGE.delay();
+        self.runs().entry(slabs.first).store_relaxed(Entry::large(slabs.len).0);
+        self.slab_address(slabs.first)
+    }
+
+    /// Frees the large allocation at an address in a slab without a class.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn free_large(&self, slab: u32, address: u64) {
+        let entry = Entry(self.runs().entry(slab).load_relaxed());
+        if entry.is_free() {
+            return self.misuse(FaultCheck::EntryWasFree, address);
+        }
+        let len = match entry.large_slabs() {
+            Some(len) if address == self.slab_address(slab) => len,
+            _ => return self.misuse(FaultCheck::NotAStart, address),
+        };
+        FREE_LARGE.delay();
+        // Relaxed: of two threads that free it, one succeeds. The insertion releases.
+        if self.runs().entry(slab).cas_relaxed(entry.0, Entry::FREE.0).is_err() {
+            return self.misuse(FaultCheck::EntryChanged, address);
+        }
+        for later in slab + 1..slab + len {
+            self.runs().entry(later).store_relaxed(Entry::FREE.0);
+        }
+        let start = self.overview().large_start();
+        // Relaxed: a hint. If other threads change it in between, searches start elsewhere. A plain
+        // remainder would bring the panic handler into all kernels that free.
+        if start.load_relaxed().checked_rem(self.layout.slabs).is_some_and(|start| slab < start) {
+            start.store_relaxed(slab);
+        }
+        self.free_slabs().insert(Slabs { first: slab, len });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Found;
+    use crate::heap::tests::heap::heap;
+    use core::alloc::Layout;
+
+    #[test]
+    fn large_allocations_are_beside_each_other_and_reuse_the_first_slabs() {
+        let owned = heap(64, 1);
+        let slab_bytes = u64::from(owned.heap.layout.slab_bytes());
+        let (base, two) = (owned.heap.base() as u64, 2 * slab_bytes);
+        let alloc = || owned.heap.alloc_large(two, 16);
+        let first = [(); 3].map(|()| alloc());
+        assert_eq!(first, [0, 1, 2].map(|n| base + n * two));
+        let start = || owned.heap.overview().large_start().load_relaxed();
+        assert_eq!(start(), 6);
+        // Behind the last one, then where slabs before it were freed.
+        owned.heap.free_large(2, first[1]);
+        assert_eq!((start(), alloc()), (2, first[1]));
+        owned.heap.free_large(4, first[2]);
+        assert_eq!((start(), alloc()), (4, first[2]));
+        // The start is modulo the number of slabs: a free of later slabs does not change it.
+        let slabs = owned.heap.layout.slabs;
+        owned.heap.overview().large_start().store_relaxed(3 * slabs + 1);
+        owned.heap.free_large(4, first[2]);
+        assert_eq!((start(), alloc()), (3 * slabs + 1, first[2]));
+        // Around the end of the heap.
+        owned.heap.free_large(0, first[0]);
+        owned.heap.overview().large_start().store_relaxed(slabs - 1);
+        assert_eq!(alloc(), first[0]);
+    }
+
+    #[test]
+    fn a_large_allocation_that_gives_up_is_counted_apart() {
+        let owned = heap(64, 1);
+        let counts = || (owned.heap.failures(), owned.heap.contended_failures());
+        let alloc = |slabs: usize| owned.heap.alloc(Layout::from_size_align(slabs << 14, 1 << 15).unwrap());
+        assert!(alloc(64).is_some() && alloc(64).is_none());
+        assert_eq!(counts(), (1, 0), "there is no slab");
+        owned.heap.overview().common().begin();
+        assert!(alloc(64).is_none());
+        assert_eq!(counts(), (2, 1), "another thread moves slabs all the time");
+    }
+
+    #[test]
+    fn a_search_that_clears_bits_of_upper_levels_is_repeated_and_then_proves_its_failure() {
+        let owned = heap(128, 1);
+        let set = owned.heap.free_slabs().set;
+        // Only the last slab is free. The bits above the words in between are still set.
+        (0..3).for_each(|w| assert_eq!(set.remove_bits(w, u32::MAX), u32::MAX));
+        set.remove_bits(3, u32::MAX >> 1);
+        assert_eq!([(); 2].map(|()| owned.heap.search_large(2, 1)), [Found::Unsure, Found::Nothing]);
+    }
+
+    #[test]
+    fn a_failed_allocation_is_counted_with_its_size() {
+        let owned = heap(64, 1);
+        let alloc = |bytes| owned.heap.alloc(Layout::from_size_align(bytes, 16).unwrap());
+        let failed = || (owned.heap.failures(), owned.heap.last_failed_bytes());
+        assert!(alloc(100).is_some() && failed() == (0, 0));
+        assert!(alloc(2 << 20).is_none() && failed() == (1, 2 << 20));
+        while alloc(4096).is_some() {}
+        assert_eq!(failed(), (2, 4096));
+        assert!(alloc(4000).is_none());
+        assert_eq!(failed(), (3, 4096));
+    }
+}

@@ -1,0 +1,152 @@
+//! Blocks that change their size, and blocks of zeroes.
+//!
+//! A block keeps its place while it holds the new size and the new size's own block would be at least half
+//! of it. A half: then no block is more than half unused beyond what its class rounds up, and a block that
+//! shrinks again and again is copied at sizes that halve, so all its copies together are no larger than it
+//! was at first. (A limit nearer to 1 would copy for little, one nearer to 0 keep more memory in vain.)
+
+use crate::fault::FaultCheck;
+use crate::heap::Heap;
+use crate::heap::checks::debug::CallSite;
+use crate::heap::layout::class::{SizeClass, rounded_up};
+use crate::heap::layout::entry::Entry;
+use crate::heap::paths::alloc::SMALL_ALIGN;
+use core::alloc::Layout;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// What blocks are copied and cleared in: the bytes of every class are a multiple of it.
+type Word = MaybeUninit<u32>;
+
+/// Words that hold `bytes`.
+const fn words(bytes: usize) -> usize {
+    bytes.div_ceil(size_of::<Word>())
+}
+
+impl Heap {
+    /// Resizes `block` to `new_size` bytes: in place if the block fits, otherwise by allocating a
+    /// new block, copying the first `min(layout.size(), new_size)` bytes and freeing the old block.
+    /// Returns `None` if the heap is out of memory; the old block is then unchanged.
+    ///
+    /// Cost in place: a load of the slab's entry and one of its class. Otherwise: an
+    /// [`alloc`](Self::alloc), a copy by the calling thread, 4 bytes at a time, and a
+    /// [`free`](Self::free).
+    ///
+    /// # Safety
+    /// This heap returned `block` for `layout`, and it has not been freed since. No other thread
+    /// uses it during the call, or afterwards at its old address.
+    #[track_caller]
+    #[inline(always)]
+    #[must_use = "the block may have moved"]
+    pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        if self.is_debugged() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { self.keeps_place(block, layout.align(), new_size) } {
+            return Some(block);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.shared().moved(block, layout, new_size) }
+    }
+
+    /// Like [`alloc`](Self::alloc), with all bytes of `layout` set to 0. The calling thread writes
+    /// them, 4 bytes at a time.
+    #[track_caller]
+    #[inline(always)]
+    #[must_use = "memory without an address is never freed"]
+    pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if self.is_debugged() {
+            return self.shared().alloc_zeroed_debugged(layout, CallSite::here());
+        }
+        let block = self.alloc_plain(layout)?;
+        // SAFETY: the block is this thread's, and at least so many words long; of no bytes it is none.
+        unsafe { block.cast::<Word>().write_bytes(0, words(layout.size())) };
+        Some(block)
+    }
+
+    /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
+    /// such as that of a zero-size allocation.
+    ///
+    /// Cost: a load of the slab's entry and one of its class. In a debug heap, a load of the block's
+    /// record, too.
+    ///
+    /// # Safety
+    /// `block` was allocated from this heap, or is an address outside it. It is not freed or
+    /// resized before the call returns.
+    #[inline(always)]
+    pub unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
+        if self.is_debugged() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.shared().usable_size_debugged(block) };
+        }
+        let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
+        if offset >= self.layout.bytes() {
+            return 0;
+        }
+        let slab = (offset >> self.layout.slab_log2) as u32;
+        // Relaxed: the caller owns the block, or received it from the owner, so the entry was
+        // written before (I2 of `runs`).
+        let entry = Entry(self.runs().entry(slab).load_relaxed());
+        match entry.class() {
+            Some(class) => self.class(class).bytes as usize,
+            None => (entry.large_slabs().unwrap_or(0) as usize) << self.layout.slab_log2,
+        }
+    }
+
+    /// Whether a block is the right one for `new_size`.
+    ///
+    /// # Safety
+    /// As for [`usable_size`](Self::usable_size).
+    #[inline(always)]
+    unsafe fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let usable = unsafe { self.usable_size(block) };
+        if new_size > usable {
+            return false;
+        }
+        let needed = self.block_bytes(rounded_up(new_size as u64, align as u64), align as u64);
+        needed.saturating_mul(2) >= usable as u64
+    }
+
+    /// Bytes of the block for a size that was rounded up to its alignment: a class', or whole slabs.
+    #[inline(always)]
+    fn block_bytes(&self, size: u64, align: u64) -> u64 {
+        let slab_bytes = u64::from(self.layout.slab_bytes());
+        match size {
+            0 => 0,
+            _ if size <= u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN as u64 => {
+                SizeClass::of(size as u32).bytes().into()
+            }
+            _ => size.saturating_add(slab_bytes - 1) & !(slab_bytes - 1),
+        }
+    }
+
+    /// # Safety
+    /// As for [`realloc`](Self::realloc).
+    #[inline(never)]
+    unsafe fn moved(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
+        let new_layout = Layout::from_size_align(new_size, layout.align()).ok()?;
+        let new = self.alloc(new_layout)?;
+        if layout.size() == 0 {
+            return Some(new);
+        }
+        let kept = words(layout.size().min(new_size));
+        // SAFETY: both hold so many words, the old one by the caller's promise; they are two blocks.
+        unsafe { block.cast::<Word>().copy_to_nonoverlapping(new.cast(), kept) };
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block) };
+        Some(new)
+    }
+
+    /// Records that an allocation failed, and that the calling thread cannot continue without it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_refusal(&self, size: usize) {
+        self.faults().record(FaultCheck::NoMemory, 0, size as u64);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,271 @@
+//! Refill: the next span of a cursor, for the group that crossed the end of the last one.
+//!
+//! All lanes of the group work for one cursor after the other: they look at its ring and those of
+//! other shards, and prepare new runs. While a group replaces a span, other warps of the SM that
+//! need the class draw from other cursors, by their slow path. So what counts is the number of
+//! round trips, one after the other: five to go on with a span of the ring that has free blocks.
+//!
+//! In an [aged](super::aged) heap, a cursor gets no span: each lane [probes](super::probe) for a
+//! block.
+//!
+//! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
+//! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
+//! reaches it, and no ring has what its SMs need.
+
+use crate::heap::Heap;
+use crate::heap::layout::bits::WORD_BITS;
+use crate::heap::layout::class::ClassInfo;
+use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::scatter::{hash, scaled};
+use crate::heap::structures::cursor::Span;
+use crate::heap::structures::ring::Survey;
+use crate::heap::structures::slabs::Slabs;
+use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+use crate::units::WARP_SIZE;
+
+/// Attempts to take slabs of idle runs that other threads take, too.
+const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
+
+/// The most spans that are added to a ring at once, where free slabs lie in short rows.
+const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+
+/// A cursor, and what its next span is for.
+#[derive(Clone, Copy)]
+struct Demand {
+    class: SizeClass,
+    shard: u32,
+    /// The span that was used up.
+    seen: Span,
+    /// Lanes of the group.
+    lanes: u32,
+    /// Whether it takes free slabs although the class has free blocks elsewhere.
+    must: bool,
+}
+
+impl Heap {
+    /// Replaces the span `seen` of each cursor if a group of `peers` crossed its end.
+    /// Returns whether there was no other span for the caller's group.
+    #[cold]
+    #[inline(never)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "in registers: a structure would be on every thread's stack"
+    )]
+    pub(in crate::heap) fn refill(
+        &self,
+        group: Group,
+        peers: Group,
+        refills: bool,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        must: bool,
+    ) -> bool {
+        let leads = refills && peers.leads();
+        let has_grown = self.grow(group, leads && !must, class, shard, seen, peers.count());
+        let mut rest = group.ballot(leads && !has_grown);
+        let mut is_dry = false;
+        // One turn for each leader of a group of peers.
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let demand = Demand {
+                class: SizeClass(group.read_32(class.0, leader)),
+                shard: group.read_32(shard, leader),
+                seen: Span(group.read_64(seen.0, leader)),
+                lanes: group.read_32(peers.count(), leader),
+                must: group.read_32(must.into(), leader) != 0,
+            };
+            let is_found = self.replace_span(group, demand);
+            is_dry |= !is_found && peers.leader() == leader;
+            rest = rest.without_leader();
+        }
+        is_dry
+    }
+
+    /// Replaces the span of a cursor. Returns whether there was another one, or the cursor is aged.
+    fn replace_span(&self, group: Group, demand: Demand) -> bool {
+        let Demand { class, shard, seen, .. } = demand;
+        let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
+        let runs = self.runs();
+        let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
+        let is_part = demand.lanes < WARP_SIZE;
+        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info) {
+            if group.leads() {
+                self.cursor(class, shard).restart(seen.aged_for_parts());
+            }
+            return true;
+        }
+        let survey = ring.survey(group, &info, seen.slot(), look);
+        let mut next = survey.free;
+        if next.is_none() && !is_part && !demand.must && self.is_aged(group, class, &info) {
+            next = Some(seen.aged());
+        }
+        if next.is_none() {
+            // A search that finds nothing, again and again in a full heap, is no move.
+            let has_run = || (!seen.is_dry() || self.has_any_run(&info)).into();
+            if group.lead_64(has_run) == 1 {
+                if group.leads() {
+                    common.begin();
+                }
+                // The beginning of the move is before what each lane hides.
+                group.sync();
+                next = self.find_span(group, demand, &info, survey);
+                if group.leads() {
+                    common.end();
+                }
+            }
+        }
+        if next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
+            next = Some(seen.aged());
+        }
+        if group.leads() {
+            let again = ring.after(&info, seen.slot()).dry();
+            self.cursor(class, shard).restart(next.unwrap_or(again));
+        }
+        next.is_some()
+    }
+
+    /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span
+    /// of a longer ring, else any free slabs, else those of fully free runs of other classes. None
+    /// while the class has fully free runs: other cursors have tickets for them, or searches find
+    /// them.
+    fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
+        let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
+        let (mut first, mut rest) = (None, most);
+        for _ in 0..PIECES {
+            let slabs = self.claim_slabs(group, info, demand.shard, rest, true);
+            if slabs.len == 0 {
+                break;
+            }
+            let span = self.new_span(group, demand, info, &mut survey, slabs);
+            (first, rest) = (first.or(Some(span)), rest.saturating_sub(span.runs()));
+            if rest <= most / PIECES {
+                break;
+            }
+        }
+        if first.is_some() {
+            return first;
+        }
+        if let Some(span) = self.take_over(group, demand, info, &mut survey) {
+            return Some(span);
+        }
+        let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
+        for attempt in 0..ATTEMPTS {
+            let slabs = self.claim_slabs(group, info, demand.shard, most, false);
+            if slabs.len > 0 {
+                return Some(self.new_span(group, demand, info, &mut survey, slabs));
+            }
+            if attempt == 0 && self.has_idle_run(group, demand.class, info) {
+                break;
+            }
+            if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Claims slabs for at most `most` runs. All lanes get them.
+    fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
+        let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
+        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+        let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
+        let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
+        let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
+        if slabs.len > 0 && group.leads() {
+            hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
+        }
+        let mut w = slabs.first / WORD_BITS + group.rank();
+        while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
+            self.free_slabs().set.settle(w, self.overview().common());
+            w += group.count();
+        }
+        slabs
+    }
+
+    /// Makes runs of free slabs that the group claimed, and adds them to the ring.
+    fn new_span(
+        &self,
+        group: Group,
+        demand: Demand,
+        info: &ClassInfo,
+        survey: &mut Survey,
+        slabs: Slabs,
+    ) -> Span {
+        let runs = slabs.len / info.slabs;
+        let mut i = group.rank();
+        while i < runs {
+            self.runs().dedicate(slabs.first + i * info.slabs, 1, demand.class, info);
+            i += group.count();
+        }
+        // What each lane has published, before the leader names it in the cursor, and ends the
+        // move.
+        group.sync();
+        self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
+    }
+
+    /// Takes the last span of the ring of another shard and adds it to the own ring, if the span is
+    /// free, the other cursor is not at it, and the other ring is not shorter than the own one
+    /// afterwards; spans of retired runs count, too. Each lane looks at one ring.
+    fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
+        let Demand { class, shard, lanes, .. } = demand;
+        let salt = group.broadcast_32(hash(thread::index_1d()));
+        let other = self.layout.shard_beside(shard, lanes, group.rank(), salt);
+        let (ring, runs) = (self.ring(class, other), self.runs());
+        let (last, total) = ring.last(info);
+        let is_longer = other != shard && last.runs() > 0 && total >= survey.runs + 2 * last.runs();
+        let first = last.first(info);
+        let is_free = is_longer
+            && self.cursor(class, other).span().slot() != last.slot()
+            && runs.starts(first, class, info.slabs)
+            && runs.free_words(first).cast_unsigned() == info.words();
+        let mut rest = group.ballot(is_free);
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let is_taken = group.lane() == leader && ring.remove(last);
+            if !group.all(!is_taken) {
+                let (first, runs) = (group.read_32(first, leader), group.read_32(last.runs(), leader));
+                return Some(self.ring(class, shard).add(group, survey, info, first, runs));
+            }
+            rest = rest.without_leader();
+        }
+        None
+    }
+
+    /// Whether the class has a fully free run. Removes those that are not fully free from the idle
+    /// set.
+    fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
+        let (idle, common) = (self.runs().idle(), self.overview().common());
+        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
+        // At different runs for all groups, which would sweep the same ones.
+        let salt = group.broadcast_32(hash(thread::index_1d()));
+        let middle = start + scaled(salt, self.layout.slabs);
+        let mut ignored = common.search();
+        for (mut from, to) in [(middle, end), (start, middle)] {
+            // Each turn goes on to later words.
+            while let Some(next) = idle.next_of(group, from, to, common, &mut ignored) {
+                // Each lane looks at a word.
+                let first = next / WORD_BITS;
+                let w = first + group.rank();
+                let row = if w * WORD_BITS < end { idle.word(w).load_relaxed() } else { 0 };
+                let free = if row != 0 { self.runs().sweep(class, info, w, row) } else { 0 };
+                if free == 0 {
+                    idle.settle(w, common);
+                }
+                if !group.all(free == 0) {
+                    return true;
+                }
+                from = (first + group.count()) * WORD_BITS;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod lane_tests;
+
+#[cfg(all(test, not(loom)))]
+mod take_over_tests;

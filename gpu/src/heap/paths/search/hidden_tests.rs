@@ -1,0 +1,163 @@
+//! Operations that hide memory for a moment: a search beside one has no proof that there is none.
+//!
+//! A search runs before each atomic operation of the operation, and the operation before each one
+//! of the search. The models of `loom_heap` have the other orders.
+
+use super::*;
+use crate::heap::structures::slabs::Slabs;
+use crate::heap::tests::heap::{OwnedHeap, heap};
+use crate::test_lanes::interrupted_at;
+use core::alloc::Layout;
+
+/// Four blocks in one slab.
+const CLASS: SizeClass = SizeClass::of(4096);
+/// 256 blocks in one slab.
+const OTHER: SizeClass = SizeClass::of(64);
+
+type Search = fn(&OwnedHeap) -> Found;
+
+const SEARCHES: [(&str, Search); 3] = [
+    ("of the class", |owned| owned.heap.search(Group::alone(), true, CLASS, 0, false)),
+    ("of another class", |owned| owned.heap.search(Group::alone(), true, OTHER, 0, false)),
+    ("for a slab", |owned| owned.heap.search_large(1, 1)),
+];
+
+/// A heap of which only the slabs `free` are free.
+fn with_slabs(free: core::ops::Range<u32>) -> OwnedHeap {
+    let owned = heap(64, 1);
+    let set = owned.heap.free_slabs().set;
+    for slab in (0..64).filter(|slab| !free.contains(slab)) {
+        set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+    }
+    owned
+}
+
+/// The only memory is a fully free run.
+fn with_run() -> OwnedHeap {
+    let owned = with_slabs(40..41);
+    owned.add_run(CLASS, 40);
+    owned
+}
+
+/// `operate` leaves memory for these searches, whichever of the two runs inside of the other.
+fn is_never_hidden(searches: &[(&str, Search)], made: fn() -> OwnedHeap, operate: fn(&OwnedHeap)) {
+    for (name, search) in searches {
+        let (mut inside, mut around) = (0, 0);
+        loop {
+            let (owned, mut found) = (made(), Found::Unsure);
+            let ((), was_there) = interrupted_at(inside, || found = search(&owned), || operate(&owned));
+            assert_ne!(found, Found::Nothing, "a search {name} before operation {inside}");
+            if !was_there {
+                break;
+            }
+            inside += 1;
+        }
+        loop {
+            let owned = made();
+            let (found, was_there) = interrupted_at(around, || operate(&owned), || search(&owned));
+            assert_ne!(found, Found::Nothing, "before operation {around} of a search {name}");
+            if !was_there {
+                break;
+            }
+            around += 1;
+        }
+        assert!(inside > 4 && around > 4, "{inside} and {around} operations");
+    }
+}
+
+#[test]
+fn retired_runs_are_not_hidden() {
+    is_never_hidden(&SEARCHES, with_run, |owned| {
+        owned.heap.retire_idle(0, 1);
+    });
+}
+
+#[test]
+fn runs_that_are_not_retired_are_not_hidden() {
+    // A block is allocated, which the count does not show yet.
+    let made = || {
+        let owned = with_run();
+        owned.heap.runs().claim(owned.heap.runs().first_word(40), 1);
+        owned
+    };
+    is_never_hidden(&SEARCHES[..1], made, |owned| {
+        owned.heap.retire_idle(0, 1);
+    });
+}
+
+#[test]
+fn idle_runs_whose_count_is_late_are_not_hidden() {
+    let made = || {
+        let owned = with_run();
+        owned.heap.runs().count(40).sub_relaxed(1);
+        owned
+    };
+    is_never_hidden(&SEARCHES, made, |owned| {
+        let index = owned.layout.run_index(CLASS, 40);
+        let info = owned.heap.class(CLASS);
+        owned.heap.runs().sweep(CLASS, info, index / WORD_BITS, 1 << (index % WORD_BITS));
+    });
+}
+
+#[test]
+fn slabs_are_not_hidden_while_they_become_a_run() {
+    is_never_hidden(
+        &SEARCHES[..1],
+        || with_slabs(40..41),
+        |owned| {
+            assert!(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).is_some());
+        },
+    );
+}
+
+#[test]
+fn slabs_are_not_hidden_while_a_search_makes_a_run() {
+    // One free slab, or a fully free run of another class that is retired first.
+    let of_other = || {
+        let owned = with_slabs(40..41);
+        owned.add_run(OTHER, 40);
+        owned
+    };
+    for made in [|| with_slabs(40..41), of_other] {
+        is_never_hidden(&SEARCHES, made, |owned| {
+            _ = owned.heap.search(Group::alone(), true, CLASS, 0, true);
+        });
+    }
+}
+
+#[test]
+fn slabs_are_not_hidden_while_a_lane_grows_a_cursor() {
+    is_never_hidden(
+        &SEARCHES,
+        || with_slabs(0..4),
+        |owned| {
+            let seen = owned.heap.cursor(CLASS, 0).take(1);
+            owned.heap.grow(Group::alone(), true, CLASS, 0, seen, 1);
+        },
+    );
+}
+
+#[test]
+fn slabs_that_are_left_of_a_claim_are_not_hidden() {
+    // Of the 35 slabs, 34 are claimed.
+    is_never_hidden(
+        &SEARCHES,
+        || with_slabs(0..35),
+        |owned| {
+            let Slabs { len, .. } = owned.heap.free_slabs().claim(Group::alone(), 0, 2, 64, false);
+            assert!(len >= 30, "{len} slabs");
+        },
+    );
+}
+
+#[test]
+fn slabs_of_a_claim_that_fails_are_not_hidden() {
+    // The third slab, in another word, is not free.
+    is_never_hidden(
+        &SEARCHES,
+        || with_slabs(31..33),
+        |owned| {
+            assert_ne!(owned.heap.free_slabs().claim_at(31, 3), 3);
+        },
+    );
+}

@@ -1,0 +1,309 @@
+//! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
+
+use crate::heap::Heap;
+use crate::heap::layout::bits::{WORD_BITS, low_bits};
+use crate::heap::layout::class::ClassInfo;
+use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::scatter::{hash, salt};
+use crate::heap::paths::NAP_NANOS;
+use crate::heap::paths::alloc::{Drawn, Ticket};
+use crate::heap::paths::probe::Probed;
+use crate::heap::paths::search::Found;
+use crate::heap::structures::cursor::Span;
+use crate::lanes::Group;
+use crate::sync::NATIVE_LAYOUT;
+use crate::thread;
+use crate::units::WARP_SIZE;
+
+/// The number of attempts of an allocation. More than a few are needed only while other threads
+/// take all memory that is found, or keep the heap busy. An allocation that fails after them
+/// without a proof that there was no memory is counted apart.
+const TURNS: u32 = if NATIVE_LAYOUT { 4096 } else { 8 };
+
+/// Turns in which a group draws tickets, after the first ones. Later it only searches.
+const DRAWS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
+
+/// Turns after which each turn of a group searches for single blocks, too, and makes a run if it
+/// finds none.
+const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+
+/// Turns after which the pause between two of them doubles, up to `DRAWS`. All pauses of an
+/// allocation together are at most 0.31 s.
+const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
+
+/// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
+const MOST_TAKEN: u32 = 64;
+
+/// Whether lanes probe. Models of whole allocations do not end with probes: they have them alone.
+const PROBES: bool = NATIVE_LAYOUT;
+
+/// In place of a class, for lanes that do not ask.
+const NONE: u32 = u32::MAX;
+
+/// The next step of a group that got none of its blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// More tickets.
+    Draw,
+    /// The group crossed the end of the span, and is to replace it.
+    Refill,
+    /// Another group is replacing the span.
+    Wait,
+    /// There is no other span.
+    Search,
+}
+
+impl Heap {
+    /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
+    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. Lanes
+    /// with an aged cursor probe; the others, and those that find nothing, take turns.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn alloc_slow(
+        &self,
+        group: Group,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        address: u64,
+        stale: u32,
+    ) -> u64 {
+        let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
+        let probes = PROBES && address == 0 && seen.is_for_probes();
+        let found = if group.all(!probes) { 0 } else { self.alloc_singly(group, probes, class, !is_one) };
+        let address = address | found;
+        // The group that crossed the end of its cursor's span is to replace it. A lane with a stale
+        // claim has no address: its cursor has a span, so it has not probed.
+        debug_assert!(stale == 0 || address == 0);
+        if group.all(address != 0 && !seen.is_crossed_by(WARP_SIZE)) {
+            return address;
+        }
+        self.alloc_in_turns(group, class, shard, seen, address, stale)
+    }
+
+    /// Turns of draws, spans and searches, until all lanes have blocks or there are none.
+    #[cold]
+    #[inline(never)]
+    fn alloc_in_turns(
+        &self,
+        group: Group,
+        class: SizeClass,
+        shard: u32,
+        seen: Span,
+        address: u64,
+        stale: u32,
+    ) -> u64 {
+        let (mut drawn, mut peers) = (Drawn { address, seen, stale }, group.matching(class.0));
+        let (mut address, mut shard, mut asks) = (address, shard, true);
+        for turn in 0..=TURNS {
+            if drawn.stale != 0 {
+                self.put_back(class, peers, drawn);
+            }
+            let seen = Span(group.read_64(drawn.seen.0, peers.leader()));
+            let missing = peers.members().without(group.ballot(address != 0)).count();
+            // Most of the blocks that a warp drew tickets for are live.
+            let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
+            let is_useless = seen.is_aged() || seen.is_dry();
+            let is_probed = turn == 0 && seen.is_for_probes();
+            let probes = PROBES && asks && address == 0 && !is_probed && (is_useless || is_occupied);
+            let takes_words = turn >= PATIENCE || peers.count() < WARP_SIZE && seen.is_for_probes();
+            if !group.all(!probes)
+                && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), takes_words)
+            {
+                address = found;
+            }
+            // The lanes may have parted.
+            group.sync();
+            let served = group.ballot(address != 0);
+            let missed = asks && peers.members().without(served) == peers.members();
+            let (step, seen) = match drawn.seen {
+                seen if !asks || !peers.leads() => (Step::Draw, seen),
+                seen if turn > DRAWS => (Step::Search, seen),
+                seen if seen.is_crossed_by(peers.count()) => (Step::Refill, seen),
+                _ if missed => self.step(class, shard, peers.count(), turn),
+                seen => (Step::Draw, seen),
+            };
+            // The step of the group of peers, which its leader knows.
+            let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
+            let (refills, waits, mut is_dry) = (is(Step::Refill), is(Step::Wait), is(Step::Search));
+            if !group.all(!refills) {
+                // After a miss at the end of an aged cursor, a span is better.
+                let must = missed && seen.is_aged();
+                is_dry |= self.refill(group, peers, refills, class, shard, seen, must);
+            }
+            asks &= address == 0;
+            if turn == TURNS {
+                if asks {
+                    // Relaxed: statistics.
+                    self.contended_of(self.shard()).add_relaxed(1);
+                }
+                break;
+            }
+            let draws_elsewhere = asks && (waits || is_dry && turn < PATIENCE);
+            let other = if group.all(!draws_elsewhere) {
+                None
+            } else {
+                self.other(group, peers, draws_elsewhere, class, shard, turn)
+            };
+            if asks && waits && other.is_none() {
+                nap(turn);
+            }
+            shard = other.unwrap_or(shard);
+            let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
+            if !group.all(!searches) {
+                let salt = thread::index_1d().wrapping_add(turn);
+                match self.search(group, searches, class, salt, turn >= PATIENCE) {
+                    Found::Block(found) => address = found,
+                    Found::Nothing => asks = false,
+                    Found::Unsure if searches => nap(turn),
+                    Found::Unsure => {}
+                }
+            }
+            asks &= address == 0;
+            if group.all(!asks) {
+                break;
+            }
+            peers = group.matching(if asks { class.0 } else { NONE });
+            shard = group.read_32(shard, peers.leader());
+            drawn = self.draw(group, peers, asks && turn < DRAWS, class, shard);
+            if asks {
+                address = drawn.address;
+            }
+        }
+        self.note_failed(group, class, address == 0);
+        address
+    }
+
+    /// Another shard with tickets for blocks in its cursor, for the groups of `peers` without
+    /// any; after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
+    fn other(
+        &self,
+        group: Group,
+        peers: Group,
+        draws_elsewhere: bool,
+        class: SizeClass,
+        shard: u32,
+        turn: u32,
+    ) -> Option<u32> {
+        let (mut rest, mut found) = (group.ballot(draws_elsewhere && peers.leads()), None);
+        let salt = hash(thread::index_1d().wrapping_add(turn));
+        while !rest.is_empty() {
+            let leader = rest.leader();
+            let (class, lanes) = (group.read_32(class.0, leader), group.read_32(peers.count(), leader));
+            let shard = group.read_32(shard, leader);
+            let other = self.layout.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
+            let span = self.cursor(SizeClass(class), other).span();
+            let has_tickets = !span.is_dry() && span.runs() > 0 && span.left() >= lanes as i32;
+            let lanes = group.ballot(has_tickets || turn >= PATIENCE);
+            if !lanes.is_empty() {
+                let other = group.read_32(other, lanes.leader());
+                found = if peers.leader() == leader { Some(other) } else { found };
+            }
+            rest = rest.without_leader();
+        }
+        found
+    }
+
+    /// Counts the failed allocations of a group.
+    fn note_failed(&self, group: Group, class: SizeClass, fails: bool) {
+        let failed = group.ballot(fails);
+        if fails && group.lane() == failed.leader() {
+            self.note_failures(failed.count(), class.bytes().into());
+        }
+    }
+
+    /// Puts back what the lane claimed by a ticket for a run that is gone.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self, class: SizeClass, peers: Group, drawn: Drawn) {
+        let ticket = Ticket::new(self.class(class), drawn.seen, peers, true);
+        let bits = drawn.stale & ticket.bits();
+        if bits != 0 {
+            self.runs().put_back(ticket.word(self.runs()), bits, drawn.stale);
+        }
+    }
+
+    /// The next step of a group that got nothing for its tickets, nor by probes, and the span that
+    /// it is to replace. If no block ahead is free, the group takes the tickets that are left, or
+    /// many of them. If the cursor is dry, too, it searches: in the first turn always, later if
+    /// there are no runs of other classes and no slabs.
+    #[inline(never)]
+    fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
+        let (info, cursor) = (self.class(class), self.cursor(class, shard));
+        let now = cursor.span();
+        if now.left() < 0 {
+            return (if now.is_dry() { Step::Search } else { Step::Wait }, now);
+        }
+        // At the end of the span, its tickets are those of the next one.
+        let is_end = now.left() == 0;
+        let ahead = if is_end { self.ring(class, shard).after(info, now.slot()) } else { now };
+        match self.occupied(class, info, ahead) {
+            Some(blocks) => {
+                if blocks > 0 && !is_end {
+                    cursor.skip(now, blocks);
+                }
+                return (Step::Draw, now);
+            }
+            None if now.is_dry() && (turn == 0 || !self.has_other_run(class, info)) => {
+                return (Step::Search, now);
+            }
+            None => {}
+        }
+        // Not more at once: many groups may do this at the same time (I3 of `cursor`).
+        let (left, most) = (now.left() as u32, MOST_TAKEN * lanes);
+        let rest = if left < most + lanes {
+            // One more than all. If it left fewer tickets than lanes, the next draw would cross the
+            // end, and the ring would not be surveyed.
+            left + 1
+        } else if (turn >= PATIENCE || now.is_aged()) && cursor.skip(now, left) {
+            // The compare-and-swap took all of them.
+            1
+        } else {
+            most
+        };
+        let old = cursor.take(rest);
+        let step = match old.left() {
+            _ if old.is_crossed_by(rest) => Step::Refill,
+            left if left >= 0 => Step::Draw,
+            _ if old.is_dry() => Step::Search,
+            _ => Step::Wait,
+        };
+        // `is_aged` needs a ticket: one is reported, so that the group knows that a span is better.
+        let is_aged = now.is_aged() && old.runs() == 0 && step == Step::Refill;
+        (step, if is_aged { old.with_left(1) } else { old })
+    }
+
+    /// The number of blocks at the front of a span that are not free; `None` if none of this run
+    /// and the next one seems to be free.
+    fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
+        let (runs, left) = (self.runs(), (span.left() as u32).min(span.blocks(info)));
+        if left == 0 {
+            return None;
+        }
+        let (run, number) = span.place(info, left - 1);
+        let bit = number % WORD_BITS;
+        // Relaxed: hints.
+        let bits = runs.bits(runs.first_word(run) + number / WORD_BITS).load_relaxed() & low_bits(bit + 1);
+        let is_free = |run| runs.starts(run, class, info.slabs) && runs.free_words(run) > 0;
+        if bits != 0 && runs.starts(run, class, info.slabs) {
+            Some(0)
+        } else if number > bit && is_free(run) {
+            Some(bit + 1)
+        } else if number + 1 < left && is_free(run + info.slabs) {
+            Some(number + 1)
+        } else {
+            None
+        }
+    }
+}
+
+/// Waits before the next turn. The pause doubles every [`DOUBLING`] turns.
+fn nap(turn: u32) {
+    thread::nanosleep(NAP_NANOS << (turn.min(DRAWS - 1) / DOUBLING));
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, not(loom)))]
+mod step_tests;

@@ -1,0 +1,241 @@
+//! Where an allocation goes that finds no block, and how long it waits.
+
+use super::*;
+use crate::heap::tests::heap::{OwnedHeap, heap};
+use crate::machine::Coords;
+use crate::test_lanes::{Ran, interrupted};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::vec::Vec;
+
+/// Four blocks in one slab.
+const LARGE: SizeClass = SizeClass::of(4096);
+
+/// Allocates by a lone lane, in the cursors of shard 0. Returns the slab.
+fn alloc(owned: &OwnedHeap) -> Ran<Option<u32>> {
+    let layout = Layout::from_size_align(4096, 1).unwrap();
+    interrupted(
+        |_| (),
+        || {
+            let block = owned.heap.alloc(layout)?;
+            Some(((block.as_ptr() as u64 - owned.heap.base() as u64) >> owned.layout.slab_log2) as u32)
+        },
+    )
+}
+
+#[test]
+fn pauses_double_every_few_turns() {
+    let ran = interrupted(|_| (), || [0, DOUBLING - 1, DOUBLING, 3 * DOUBLING, DRAWS - 1, TURNS].map(nap));
+    assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 7, 300 << 7]);
+}
+
+#[test]
+fn groups_get_all_blocks_of_a_heap_whose_spans_have_no_more_blocks_than_lanes() {
+    for (size, lanes, blocks) in [(4096, 32, 256), (4096, 16, 256), (5000, 32, 192), (8192, 8, 128)] {
+        let owned = heap(64, 1);
+        let (mut got, mask) = (0, u32::MAX >> (32 - lanes));
+        for _ in 0..=blocks / lanes {
+            let done = owned.on_lanes(mask, Coords::SOLE, |owned, _| {
+                owned.heap.alloc(Layout::from_size_align(size, 1).unwrap()).is_some()
+            });
+            got += done.results.iter().filter(|is_block| **is_block).count();
+        }
+        assert_eq!(got, blocks, "{size} B, {lanes} lanes");
+    }
+}
+
+#[test]
+fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
+    let owned = heap(256, 1);
+    let (small, group) = (SizeClass::of(64), Group::alone());
+    // 80 full runs: a lane that took 65 tickets in each turn would not come to their end.
+    let info = *owned.heap.class(small);
+    assert!(80 * info.blocks > DRAWS * (MOST_TAKEN + 1));
+    (0..80).for_each(|run| owned.add_run_with(small, run, &[]));
+    let ring = owned.heap.ring(small, 0);
+    let mut survey = ring.survey(group, &info, 0, |_| None);
+    owned.heap.cursor(small, 0).restart(ring.add(group, &mut survey, &info, 0, 80));
+    assert!(owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some());
+}
+
+/// A heap with eight shards. The end of each cursor of the class is crossed, but for those of the
+/// `open` shards, which have a span of 32 free blocks.
+fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {
+    let owned = heap(4096, 8);
+    let info = owned.heap.class(LARGE);
+    assert_eq!((owned.layout.shards, info.slabs), (8, 2));
+    for shard in 0..8 {
+        let (cursor, run) = (owned.heap.cursor(LARGE, shard), owned.layout.partition_start(shard));
+        if open.contains(&shard) {
+            (0..4).for_each(|i| owned.add_run(LARGE, run + 2 * i));
+            cursor.restart(Span::new(info, run, 4));
+        } else {
+            // A run that is gone: a cursor without one is for probes.
+            let gone = Span::new(info, run, 1).with_left(0);
+            cursor.restart(if is_dry { gone.dry() } else { gone });
+            assert!(cursor.take(1).is_crossed_by(1));
+        }
+    }
+    owned
+}
+
+/// The slab of the last block of a shard's span.
+fn last_slab(owned: &OwnedHeap, shard: u32) -> u32 {
+    owned.layout.partition_start(shard) + 1
+}
+
+#[test]
+fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
+    // A lone lane uses the shards 0 and 4, and looks at the next one first.
+    let owned = crossed(&[4], false);
+    let ran = alloc(&owned);
+    assert_eq!((ran.result, &ran.pauses[..]), (Some(last_slab(&owned, 4)), &[][..]));
+    // Without tickets elsewhere it waits, and after 32 turns makes a run for itself.
+    let owned = crossed(&[], false);
+    let ran = alloc(&owned);
+    let run = ran.result.expect("a block") / 2 * 2;
+    assert!(owned.heap.runs().starts(run, LARGE, 2) && ran.pauses.len() as u32 > PATIENCE);
+    assert_eq!(owned.free_blocks(LARGE, run).len(), 7);
+}
+
+#[test]
+fn a_lane_whose_cursor_is_dry_draws_from_another_shard_before_it_searches() {
+    let owned = crossed(&[4], true);
+    // A search would find this run first.
+    owned.add_run(LARGE, 8);
+    (0..4096).filter(|slab| owned.is_free_slab(*slab)).for_each(|slab| {
+        owned.heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+    });
+    assert_eq!(alloc(&owned).result, Some(last_slab(&owned, 4)));
+    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.dry());
+    owned.heap.cursor(LARGE, 4).take(1);
+    // The rest of that word is live, so no probe finds it.
+    let runs = owned.heap.runs();
+    runs.claim(runs.first_word(last_slab(&owned, 4) - 1), u32::MAX);
+    assert_eq!(alloc(&owned).result, Some(8));
+}
+
+#[test]
+fn each_lane_looks_at_the_cursor_of_another_shard() {
+    let other = |owned: &OwnedHeap, mask, turn| {
+        let found = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
+            owned.heap.other(group, group.matching(LARGE.0), true, LARGE, 0, turn)
+        });
+        assert!(found.results.iter().all(|shard| *shard == found.results[0]));
+        found.results[0]
+    };
+    let owned = crossed(&[3, 4, 5], false);
+    // A full warp uses all shards. A part of a warp uses the shards 0 and 4.
+    assert_eq!([u32::MAX, 0b111].map(|mask| other(&owned, mask, 0)), [Some(3), Some(4)]);
+    // With fewer tickets than lanes, aged or dry.
+    owned.heap.cursor(LARGE, 4).take(30);
+    assert_eq!([0b11, 0b111].map(|mask| other(&owned, mask, 0)), [Some(4), None]);
+    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.aged());
+    assert_eq!(other(&owned, 0b111, 0), None);
+    owned.heap.cursor(LARGE, 4).restart(Span::new(owned.heap.class(LARGE), 0, 1).dry());
+    assert_eq!(
+        [0, PATIENCE - 1, PATIENCE].map(|turn| other(&owned, 0b111, turn).is_some()),
+        [false, false, true]
+    );
+}
+
+#[test]
+fn only_groups_that_have_no_tickets_look_for_another_shard() {
+    let owned = crossed(&[4], false);
+    let next = SizeClass(LARGE.0 + 1);
+    let found = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
+        let class = if group.lane() < 2 { LARGE } else { next };
+        owned.heap.other(group, group.matching(class.0), class == LARGE, class, 0, 0)
+    });
+    assert_eq!(found.results, [Some(4), Some(4), None, None]);
+}
+
+#[test]
+fn an_allocation_that_finds_no_memory_fails_at_once() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    // The first ones remove the hints of all runs.
+    let all = [(); 16].map(|()| alloc(&owned));
+    assert!(all.iter().all(|ran| ran.result.is_none()) && owned.heap.failures() == 16);
+    assert_eq!(owned.heap.contended_failures(), 0);
+    let last = &all[15];
+    assert!(last.pauses.is_empty() && last.steps < 100, "{} operations", last.steps);
+}
+
+#[test]
+fn an_allocation_waits_for_the_moves_of_other_threads() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    while !alloc(&owned).pauses.is_empty() {}
+    owned.heap.overview().common().begin();
+    let ran = alloc(&owned);
+    // All together, a part of a second.
+    let nanos: u32 = ran.pauses.iter().sum();
+    assert!(ran.result.is_none() && (150_000_000..310_000_000).contains(&nanos), "{nanos} ns");
+    assert_eq!(owned.heap.contended_failures(), 1);
+}
+
+#[test]
+fn a_lane_that_waits_for_long_takes_no_more_tickets() {
+    // Another group is replacing the span all the time, and no slab is free.
+    let owned = crossed(&[], false);
+    (0..4096 / WORD_BITS).for_each(|w| _ = owned.heap.free_slabs().set.remove_bits(w, u32::MAX));
+    owned.heap.overview().common().begin();
+    assert_eq!((alloc(&owned).result, owned.heap.contended_failures()), (None, 1));
+    // Each turn draws from one of two cursors, and not each turn has a draw (I3 of `cursor`).
+    let taken = -[0, 4].map(|shard| owned.heap.cursor(LARGE, shard).span().left()).iter().sum::<i32>();
+    assert!((PATIENCE as i32..=DRAWS as i32 + 3).contains(&taken), "{taken} tickets");
+}
+
+#[test]
+fn a_lane_that_has_a_block_does_not_search_for_another() {
+    let owned = heap(64, 1);
+    for run in 0..64 {
+        let free: &[u32] = match run {
+            10 => &[0],
+            20 => &[1, 2],
+            _ => &[],
+        };
+        owned.add_run_with(LARGE, run, free);
+    }
+    // One ticket is left for two lanes, and there is no other span.
+    let span = Span::new(owned.heap.class(LARGE), 10, 1).with_left(1);
+    owned.heap.cursor(LARGE, 0).restart(span);
+    let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
+        let block = owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap();
+        owned.block_at(LARGE, block.as_ptr() as u64)
+    });
+    assert_eq!((done.results[0].0, done.results[1]), (20, (10, 0)));
+    assert_eq!(owned.free_blocks(LARGE, 20).len(), 1);
+}
+
+/// Allocates all blocks of a heap of 64 slabs by a lone lane. Returns them, and the number of atomic
+/// operations.
+fn alloc_all(owned: &OwnedHeap) -> (Vec<NonNull<u8>>, u32) {
+    let layout = Layout::from_size_align(4096, 1).unwrap();
+    let ran = interrupted(|_| (), || (0..256).filter_map(|_| owned.heap.alloc(layout)).collect());
+    (ran.result, ran.steps)
+}
+
+#[test]
+fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
+    let steps = |fails: u32| {
+        let owned = heap(64, 1);
+        let (blocks, _) = alloc_all(&owned);
+        assert_eq!(blocks.len(), 256);
+        assert!((0..fails).all(|_| alloc(&owned).result.is_none()));
+        // SAFETY: no thread uses them.
+        let free = |block| unsafe { owned.heap.free(block) };
+        blocks.into_iter().for_each(free);
+        // Until the tickets of a cursor that became aged are used, and the load is known to be low.
+        owned.heap.overview().load().store_relaxed(0);
+        for _ in 0..17_000 {
+            free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
+        }
+        let (blocks, steps) = alloc_all(&owned);
+        assert_eq!(blocks.len(), 256);
+        steps
+    };
+    let (never, often) = (steps(0), steps(4));
+    assert!(often <= never + 100, "{often} operations, {never} without failures");
+}

@@ -1,0 +1,258 @@
+//! Cursor: the blocks of one size class that an SM allocates next.
+//!
+//! ```text
+//! 63    62       61  57 56  49 48   27 26         0
+//! | dry | passed | slot | runs | end  | left + BIAS |   the span: `runs` runs before slab `end`
+//! ```
+//!
+//! A warp takes `n` tickets with one atomic subtraction of `n` from `left`. They are for blocks
+//! `left - n .. left` of the span, counted back from its end. Tickets below zero are for the blocks
+//! of the next span of the cursor's ring, and beyond that for the spans after it, so no group waits
+//! at the end of a span. The group that makes `left` negative by its subtraction *crosses* the end:
+//! it adds the difference to the next span (`replace`), again if all tickets of that one were taken
+//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`draw.rs`) it
+//! refills instead: it swaps in a span with all of its tickets (`restart`).
+//!
+//! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
+//! The group that crosses the end of these tickets looks whether a span is better. If a part
+//! of a warp made it aged, it is mostly also dry, so that groups do not wait for that.
+//!
+//! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
+//! is lost with a ticket that is not used. A number beyond the span is no ticket.
+//!
+//! - I1. While `left` is negative, no subtraction crosses the end: one group has.
+//! - I2. Only the group that crossed the end changes the span, until `left >= 0`.
+//! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 65 tickets of it for
+//!   which it found no free block, and one in each of the 129 turns of an allocation, which take 1
+//!   ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of
+//!   them may fail while a span is replaced.
+//!
+//! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
+
+use crate::heap::layout::class::divided;
+use crate::heap::layout::class::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
+use crate::heap::structures::orderings::STORE_SPAN;
+use crate::sync::{AtomicU64, NATIVE_LAYOUT};
+
+const LEFT_BITS: u32 = 27;
+const LEFT: u64 = (1 << LEFT_BITS) - 1;
+const BIAS: u64 = 1 << (LEFT_BITS - 1);
+const END_BITS: u32 = 22;
+const RUN_BITS: u32 = 8;
+/// The end and the runs of a span, above `left`.
+const RANGE: u32 = (1 << (END_BITS + RUN_BITS)) - 1;
+const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
+const SLOT_BITS: u32 = 5;
+const PASSED: u64 = 1 << 62;
+const DRY: u64 = 1 << 63;
+
+/// Tickets of an aged cursor: more than its lanes take in some kernels, as each end costs time.
+const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
+
+const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
+
+/// Blocks of one or more consecutive runs of slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub(in crate::heap) u64);
+
+impl Span {
+    /// Before the first span.
+    pub const UNUSED: Span = Span(BIAS);
+
+    /// All blocks of `runs` runs from slab `first` on.
+    pub(in crate::heap) const fn new(info: &ClassInfo, first: u32, runs: u32) -> Self {
+        Span::of_range(info, runs << END_BITS | (first + runs * info.slabs))
+    }
+
+    /// All blocks of the span with this [`range`](Self::range), in slot 0.
+    #[inline(always)]
+    pub(in crate::heap) const fn of_range(info: &ClassInfo, range: u32) -> Self {
+        let runs = range >> END_BITS;
+        Span((range as u64) << LEFT_BITS | ((runs * info.blocks) as u64 + BIAS))
+    }
+
+    /// The same as the span of this slot of its ring.
+    #[inline(always)]
+    pub(in crate::heap) const fn in_slot(self, slot: u32) -> Self {
+        Span(self.0 & !(((1 << SLOT_BITS) - 1) << SLOT_SHIFT) | (slot as u64) << SLOT_SHIFT)
+    }
+
+    /// The same with so many blocks left.
+    #[inline(always)]
+    pub(in crate::heap) const fn with_left(self, left: i32) -> Self {
+        Span(self.0 & !LEFT | (left + BIAS as i32) as u64)
+    }
+
+    /// The same after a search for other memory found none.
+    pub(in crate::heap) const fn dry(self) -> Self {
+        Span(self.0 | DRY)
+    }
+
+    /// No span, while single free blocks of the class are to be used before free slabs. Its tickets
+    /// are for no block; the group that crosses their end looks again what is better.
+    pub(in crate::heap) const fn aged(self) -> Self {
+        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
+    }
+
+    /// The same by a part of a warp: also dry, so that groups at its end do not wait.
+    pub(in crate::heap) const fn aged_for_parts(self) -> Self {
+        self.aged().dry()
+    }
+
+    /// The same, but no group crosses its end. In copies only, never in memory.
+    #[inline(always)]
+    pub(in crate::heap) const fn passed(self) -> Self {
+        Span(self.0 | PASSED)
+    }
+
+    /// Its end and its number of runs, in one word.
+    #[inline(always)]
+    pub(in crate::heap) const fn range(self) -> u32 {
+        (self.0 >> LEFT_BITS) as u32 & RANGE
+    }
+
+    /// The slab after the span.
+    #[inline(always)]
+    pub const fn end(self) -> u32 {
+        (self.0 >> LEFT_BITS) as u32 & ((1 << END_BITS) - 1)
+    }
+
+    /// Runs of the span; none of an unused one.
+    #[inline(always)]
+    pub const fn runs(self) -> u32 {
+        (self.0 >> (LEFT_BITS + END_BITS)) as u32 & MAX_RUNS
+    }
+
+    /// The slot of the cursor's ring that has the span.
+    #[inline(always)]
+    pub(in crate::heap) const fn slot(self) -> u32 {
+        (self.0 >> SLOT_SHIFT) as u32 & ((1 << SLOT_BITS) - 1)
+    }
+
+    /// Blocks left; negative by the number of tickets taken beyond the end.
+    #[inline(always)]
+    pub(in crate::heap) const fn left(self) -> i32 {
+        (self.0 & LEFT) as i32 - BIAS as i32
+    }
+
+    /// The first slab.
+    pub(in crate::heap) const fn first(self, info: &ClassInfo) -> u32 {
+        self.end() - self.runs() * info.slabs
+    }
+
+    /// Whether all of the `wanted` tickets that a group took were for blocks of the cursor's span.
+    #[inline(always)]
+    pub(in crate::heap) const fn is_drawn(self, wanted: u32) -> bool {
+        self.0 & PASSED == 0 && self.left() >= wanted as i32
+    }
+
+    /// Whether it has tickets, but no blocks: see [`aged`](Self::aged).
+    #[inline(always)]
+    pub(in crate::heap) const fn is_aged(self) -> bool {
+        self.runs() == 0 && self.left() > 0
+    }
+
+    /// Whether the lanes with tickets are to probe first: the cursor is aged, or is dry and has no
+    /// span. A group that crosses the end of an aged cursor sees that too, if the cursor is also
+    /// dry.
+    #[inline(always)]
+    pub(in crate::heap) const fn is_for_probes(self) -> bool {
+        self.runs() == 0 && (self.left() > 0 || self.is_dry())
+    }
+
+    /// Whether the last search for another span found none.
+    pub(in crate::heap) const fn is_dry(self) -> bool {
+        self.0 & DRY != 0
+    }
+
+    /// Whether a group that took `wanted` tickets from this span crossed its end, and is to
+    /// [replace](Cursor::replace) it (I1).
+    #[inline(always)]
+    pub(in crate::heap) const fn is_crossed_by(self, wanted: u32) -> bool {
+        let left = self.left();
+        self.0 & PASSED == 0 && left >= 0 && left < wanted as i32
+    }
+
+    /// The block for the ticket `rank` of a group that took `wanted`. At least the number of blocks
+    /// of the span if there is none.
+    #[inline(always)]
+    pub(in crate::heap) const fn block(self, wanted: u32, rank: u32) -> u32 {
+        (self.left() - wanted as i32 + rank as i32) as u32
+    }
+
+    /// Whether that ticket is beyond the end of the span.
+    #[inline(always)]
+    pub(in crate::heap) const fn ends_before(self, wanted: u32, rank: u32) -> bool {
+        (self.block(wanted, rank) as i32) < 0
+    }
+
+    /// The number of blocks of the span.
+    #[inline(always)]
+    pub(in crate::heap) const fn blocks(self, info: &ClassInfo) -> u32 {
+        self.runs() * info.blocks
+    }
+
+    /// The run of block `block` of the span, and the number of the block in the run.
+    #[inline(always)]
+    pub const fn place(self, info: &ClassInfo, block: u32) -> (u32, u32) {
+        let runs = divided(block, info.blocks_reciprocal);
+        (self.end() - (runs + 1) * info.slabs, block - runs * info.blocks)
+    }
+}
+
+/// The word of a cursor.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Cursor(AtomicU64);
+
+impl Cursor {
+    #[cfg(not(target_arch = "nvptx64"))]
+    /// A cursor with this span.
+    pub fn new(span: Span) -> Self {
+        Cursor(AtomicU64::new(span.0))
+    }
+
+    /// Its current span.
+    pub fn span(&self) -> Span {
+        Span(self.0.load_relaxed())
+    }
+
+    /// Takes `wanted` tickets. Returns the span as it was.
+    #[inline(always)]
+    pub(in crate::heap) fn take(&self, wanted: u32) -> Span {
+        Span(self.0.sub_relaxed(wanted.into()))
+    }
+
+    /// Takes tickets, of which the caller uses none, if no group took any since the span was
+    /// `seen`. Returns whether it did.
+    pub(in crate::heap) fn skip(&self, seen: Span, tickets: u32) -> bool {
+        self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
+    }
+
+    /// Replaces the span that was `seen` by `next`, for the group that crossed its end (I2).
+    /// Tickets taken meanwhile are for `next`. Returns whether `left >= 0` again. Otherwise the
+    /// group must replace `next`, too.
+    #[inline(always)]
+    pub(in crate::heap) fn replace(&self, seen: Span, next: Span) -> bool {
+        STORE_SPAN.delay();
+        let old = Span(self.0.add_relaxed(next.0.wrapping_sub(seen.with_left(0).0)));
+        old.left() + next.left() >= 0
+    }
+
+    /// Starts a span with all of its tickets, for the group that crossed the end of the last one
+    /// (I2). Tickets taken meanwhile are for no block, or for blocks with tickets that are taken
+    /// again.
+    pub(in crate::heap) fn restart(&self, next: Span) {
+        STORE_SPAN.delay();
+        self.0.swap_relaxed(next.0);
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    /// The in-memory representation for device memory.
+    pub fn to_word(&self) -> u64 {
+        self.0.load_relaxed()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

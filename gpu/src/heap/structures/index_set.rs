@@ -1,0 +1,444 @@
+//! A set of indices as a hierarchy of bitmaps.
+//!
+//! ```text
+//! level 2   | 1 |                       bit w: word w of level 1 may be nonzero
+//! level 1   | 1 0 1 ... |               bit w: word w of level 0 may be nonzero
+//! level 0   | 0100 | 0000 | 1101 | ...  bit i: index i is in the set
+//! ```
+//!
+//! - I1. Index `i` is in the set while its bit in level 0 is set. The thread that clears it has
+//!   removed it, alone.
+//! - I2. While no insertion and no lowering is under way, a nonzero word has its bit in the level
+//!   above: a thread that makes a word nonzero sets that bit next, and a thread that clears that
+//!   bit reads the word once more.
+//!
+//! A bit of a word that is zero is harmless. Searches go from the highest level down, and clear such
+//! bits as moves, so that later ones do not come down to them. Lock-free.
+
+use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, has, low_bits};
+use crate::heap::layout::scatter::{hash, scaled};
+use crate::heap::structures::moves::{Before, Moves};
+use crate::heap::structures::orderings::{INSERT, INSERT_BESIDE, LOWER, RAISE, REMOVE};
+use crate::lanes::{Group, select_bit};
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+
+/// Attempts to insert an index into a word that has others.
+const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+
+/// The set. Its words, level after level, are in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) struct IndexSet {
+    words: *const AtomicU32,
+    /// Words of level 0.
+    len: u32,
+}
+
+impl IndexSet {
+    /// The set of indices below `indices` at this place.
+    ///
+    /// # Safety
+    /// `words` starts [`total_words`] words, which stay there while the set or a copy of it is
+    /// used.
+    #[inline(always)]
+    pub unsafe fn new(words: *const AtomicU32, indices: u32) -> Self {
+        IndexSet { words, len: indices.div_ceil(WORD_BITS) }
+    }
+
+    #[inline(always)]
+    pub fn at(&self, i: u32) -> &AtomicU32 {
+        // SAFETY: a word of one of the levels, by the callers.
+        let word = unsafe { self.words.add(i as usize) };
+        // SAFETY: `new`'s promise.
+        unsafe { &*word }
+    }
+
+    /// Word `w` of level 0.
+    #[inline(always)]
+    pub fn word(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(w < self.len);
+        self.at(w)
+    }
+
+    /// The word of level 0 of an index.
+    #[inline(always)]
+    pub fn word_of(&self, i: u32) -> &AtomicU32 {
+        self.word(i >> WORD_LOG2)
+    }
+
+    /// Number of words of level 0.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// The first word of a level, and its number of words; none above the highest level.
+    pub fn level(&self, level: u32) -> (u32, u32) {
+        let (mut start, mut len) = (0, self.len);
+        for _ in 0..level {
+            start += len;
+            len = if len > 1 { len.div_ceil(WORD_BITS) } else { 0 };
+        }
+        (start, len)
+    }
+
+    #[inline(always)]
+    pub fn contains(&self, i: u32) -> bool {
+        has(self.word_of(i).load_relaxed(), i)
+    }
+
+    /// Inserts an index. To be called during a move, unless no thread searches for it yet.
+    pub fn insert(&self, i: u32) {
+        self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
+    }
+
+    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
+    /// they are, so this is no move. The caller must have acquired, by a read-modify-write of what
+    /// the index stands for, every earlier removal of the index.
+    pub fn insert_beside_relaxed(&self, i: u32) -> bool {
+        let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
+        (0..BESIDE).any(|_| {
+            // Relaxed: the compare-and-swap decides.
+            let seen = word.load_relaxed();
+            INSERT_BESIDE.delay();
+            // Relaxed: a thread that removes the index then reads the bits of the run by
+            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or RELEASE
+            // acquired its removal, so that this insertion comes after it.
+            seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
+        })
+    }
+
+    /// [`insert_bits`](Self::insert_bits) behind a release fence.
+    #[inline(always)]
+    pub fn insert_bits_relaxed(&self, w: u32, bits: u32) {
+        // Relaxed: the fence.
+        if self.word(w).or_relaxed(bits) == 0 {
+            self.raise(0, w);
+        }
+    }
+
+    /// Inserts the indices of a word of level 0.
+    #[inline(never)]
+    pub fn insert_bits(&self, w: u32, bits: u32) {
+        // ordering: release; pairs with REMOVE and CLAIM_SLABS: what the inserting thread did before.
+        if self.word(w).at(INSERT).or_release(bits) == 0 {
+            self.raise(0, w);
+        }
+    }
+
+    /// Removes the indices `bits` of a word of level 0. Returns those that were in the set. The
+    /// levels above keep their bits until a search clears them.
+    #[inline(always)]
+    pub fn remove_bits(&self, w: u32, bits: u32) -> u32 {
+        // ordering: acquire; pairs with INSERT and LIST. Release; pairs with the fence of a search: a
+        // search that sees the bits cleared sees the move of the thread that cleared them.
+        self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
+    }
+
+    /// Word `w` of `level` is nonzero: sets its bit in the level above, and so on.
+    #[inline(never)]
+    fn raise(&self, level: u32, w: u32) {
+        let (mut level, mut w) = (level + 1, w);
+        loop {
+            let (start, len) = self.level(level);
+            if len == 0 {
+                return;
+            }
+            // ordering: release; pairs with LOWER: the word before its bit (I2).
+            let old = self.at(start + (w >> WORD_LOG2)).at(RAISE).or_release(1 << (w % WORD_BITS));
+            if old != 0 {
+                return;
+            }
+            w >>= WORD_LOG2;
+            level += 1;
+        }
+    }
+
+    /// Word `w` of `level` was zero: clears its bit in the level above, unless it is nonzero again.
+    #[cold]
+    #[inline(never)]
+    pub fn lower(&self, level: u32, w: u32) {
+        let (start, _) = self.level(level + 1);
+        // ordering: acquire; pairs with RAISE: the word of every thread that set this bit before
+        // (I2). Release; pairs with the fence of a search, as REMOVE does.
+        self.at(start + (w >> WORD_LOG2)).at(LOWER).and_acq_rel(!(1 << (w % WORD_BITS)));
+        if self.at(self.level(level).0 + w).load_relaxed() != 0 {
+            self.raise(level, w);
+        }
+    }
+}
+
+/// The result of [`IndexSet::pick`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) enum Picked {
+    /// Two indices, which may be the same.
+    Two([u32; 2]),
+    /// Another thread removed the index.
+    Missed,
+    /// There is no index.
+    Empty,
+}
+
+impl IndexSet {
+    /// The first index of the set from `from` on, and before `to`. Clears bits of words that are
+    /// zero, as moves of its own.
+    #[inline(never)]
+    pub fn next(&self, from: u32, to: u32, moves: &Moves, before: &mut Before) -> Option<u32> {
+        let (mut level, mut i, mut came_down) = (0, from, false);
+        // Every turn goes up, or down to a later index.
+        loop {
+            let (start, len) = self.level(level);
+            let w = i >> WORD_LOG2;
+            if w >= len || (i as u64) << (WORD_LOG2 * level) >= to.into() {
+                return None;
+            }
+            // Relaxed: a hint; a search that fails has a fence behind its reads.
+            let word = self.at(start + w).load_relaxed();
+            let rest = word >> (i % WORD_BITS) << (i % WORD_BITS);
+            if rest == 0 {
+                if came_down && word == 0 {
+                    before.note_own(1);
+                    moves.during(|| self.lower(level, w));
+                }
+                (level, i, came_down) = (level + 1, w + 1, false);
+                continue;
+            }
+            i = w * WORD_BITS + rest.trailing_zeros();
+            if level == 0 {
+                return if i < to { Some(i) } else { None };
+            }
+            (level, i, came_down) = (level - 1, i * WORD_BITS, true);
+        }
+    }
+
+    /// Two pseudo-random indices from `start` on and before `end`, where both are the first of a
+    /// word; they may be the same. They are of two pseudo-random words. Words that are zero are
+    /// passed over, by the words of the two levels above. May clear the bit of a word that is zero,
+    /// as [`next`](Self::next) does.
+    ///
+    /// Cost: two loads at once. If both words are zero: up to three loads more, one after the
+    /// other, and again two at once; and a search where these levels show no index.
+    #[inline(always)]
+    pub fn pick(&self, start: u32, end: u32, salt: u32, moves: &Moves) -> Picked {
+        let (first, last) = (start >> WORD_LOG2, end >> WORD_LOG2);
+        let word_of = |salt| first + scaled(salt, last - first);
+        let words = [word_of(salt), word_of(hash(salt))];
+        if let Some(two) = self.two_of(words, salt) {
+            return Picked::Two(two);
+        }
+        let (above, second) = (self.level(1), self.level(2));
+        // Relaxed: hints, as in `next`.
+        let load = |v| self.at(above.0 + v).load_relaxed() & within(v, first, last);
+        let (mut v, mut word) = (words[0] >> WORD_LOG2, 0);
+        if above.1 > 0 {
+            word = load(v);
+        }
+        if word == 0 && second.1 > 0 {
+            let (u, last_above) = (v >> WORD_LOG2, ((last - 1) >> WORD_LOG2) + 1);
+            let nonzero = self.at(second.0 + u).load_relaxed() & within(u, first >> WORD_LOG2, last_above);
+            if nonzero != 0 {
+                v = any_of(nonzero, u, salt >> 5);
+                word = load(v);
+            }
+        }
+        if word == 0 {
+            let next = self.next_around(words[0] * WORD_BITS, start, end, moves);
+            return next.map_or(Picked::Empty, |index| Picked::Two([index, index]));
+        }
+        let words = [any_of(word, v, salt >> 3), any_of(word, v, salt >> 12)];
+        if let Some(two) = self.two_of(words, salt) {
+            return Picked::Two(two);
+        }
+        self.settle(words[0], moves);
+        Picked::Missed
+    }
+
+    /// A pseudo-random index of each of two words of level 0, or two of one if the other is zero.
+    #[inline(always)]
+    fn two_of(&self, words: [u32; 2], salt: u32) -> Option<[u32; 2]> {
+        let [one, other] = words.map(|w| (w, self.word(w).load_relaxed()));
+        if one.1 | other.1 == 0 {
+            return None;
+        }
+        let ((v, a), (w, b)) = (if one.1 == 0 { other } else { one }, if other.1 == 0 { one } else { other });
+        Some([any_of(a, v, salt), any_of(b, w, salt >> 6)])
+    }
+
+    /// The first index from `from` on and before `end`, or else from `start` on.
+    #[inline(never)]
+    fn next_around(&self, from: u32, start: u32, end: u32, moves: &Moves) -> Option<u32> {
+        let mut ignored = Before::default();
+        self.next(from, end, moves, &mut ignored).or_else(|| self.next(start, from, moves, &mut ignored))
+    }
+
+    /// [`next`](Self::next) by the leader of a group, for all lanes. Only the leader's `before`
+    /// counts.
+    pub fn next_of(
+        &self,
+        group: Group,
+        from: u32,
+        to: u32,
+        moves: &Moves,
+        before: &mut Before,
+    ) -> Option<u32> {
+        let found = group.lead_64(|| self.next(from, to, moves, before).map_or(u64::MAX, u64::from));
+        u32::try_from(found).ok()
+    }
+
+    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
+    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
+    /// later searches do not come down to them one after the other.
+    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
+        let (above, above_len) = self.level(1);
+        if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
+            return 0;
+        }
+        // Relaxed: hints, as the word above.
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
+            return 0;
+        }
+        moves.during(|| self.lower(0, w));
+        1
+    }
+
+    /// The first word of level 0 that is nonzero without its bit in the level above, or the same of
+    /// a higher level: its level and its number.
+    pub fn unraised(&self) -> Option<(u32, u32)> {
+        let mut level = 0;
+        loop {
+            let ((start, len), (above, above_len)) = (self.level(level), self.level(level + 1));
+            if above_len == 0 {
+                return None;
+            }
+            let is_unraised = |w: &u32| {
+                self.at(start + w).load_relaxed() != 0
+                    && self.at(above + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS) & 1 == 0
+            };
+            if let Some(w) = (0..len).find(is_unraised) {
+                return Some((level, w));
+            }
+            level += 1;
+        }
+    }
+}
+
+/// The bits of word `v` that stand for numbers from `first` on and before `last`.
+#[inline(always)]
+const fn within(v: u32, first: u32, last: u32) -> u32 {
+    let start = v * WORD_BITS;
+    low_bits(last.saturating_sub(start)) & !low_bits(first.saturating_sub(start))
+}
+
+/// The index of a set bit of the nonzero word `w`, each with the same chance: by 12 bits of `salt`.
+#[inline(always)]
+fn any_of(word: u32, w: u32, salt: u32) -> u32 {
+    w * WORD_BITS + select_bit(word, scaled(salt << 20, word.count_ones()))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::heap::layout::bits::total_words;
+    use crate::sync::AtomicU32;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn words(indices: u32) -> Vec<AtomicU32> {
+        (0..total_words(indices)).map(|_| AtomicU32::new(0)).collect()
+    }
+
+    #[test]
+    fn it_is_a_set() {
+        for indices in [1, 32, 33, 1000, 40_000] {
+            let words = words(indices);
+            // SAFETY: as many words as it has.
+            let set = unsafe { IndexSet::new(words.as_ptr(), indices) };
+            let (moves, mut model, mut state) = (Moves::new(), BTreeSet::new(), 1_u32);
+            for _ in 0..3000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let i = (state >> 8) % indices;
+                match state >> 30 {
+                    0 => {
+                        let removed = set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0;
+                        assert_eq!(removed, model.remove(&i));
+                    }
+                    1 => {
+                        let is_beside = set.insert_beside_relaxed(i);
+                        let first = i / WORD_BITS * WORD_BITS;
+                        assert_eq!(is_beside, model.range(first..first + WORD_BITS).next().is_some());
+                        if !is_beside {
+                            set.insert(i);
+                        }
+                        model.insert(i);
+                    }
+                    _ => {
+                        let to = i + (indices - i).div_ceil(1 + (state >> 5) % 7);
+                        let mut before = moves.search();
+                        let found = set.next(i, to, &moves, &mut before);
+                        assert_eq!(found, model.range(i..to).next().copied());
+                        assert!(moves.is_unchanged(before));
+                    }
+                }
+                assert_eq!(set.contains(i), model.contains(&i));
+                assert_eq!(set.unraised(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn indices_are_picked_from_all_of_a_range_and_only_from_it() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let (start, end) = (1 << 10, 3 << 10);
+        let pick = |salt: u32| match set.pick(start, end, salt.wrapping_mul(0x9e37_79b9), &moves) {
+            Picked::Two(two) => Some(two[(salt & 1) as usize]),
+            _ => None,
+        };
+        [start - 1, end].into_iter().for_each(|i| set.insert(i));
+        assert!((0..100).all(|salt| pick(salt).is_none()));
+        // One word that has several, and one far from it.
+        let members = [1500, 1501, 1510, 3000];
+        members.into_iter().for_each(|i| set.insert(i));
+        let found: BTreeSet<_> = (0..1000).filter_map(pick).collect();
+        assert!(found.into_iter().eq(members));
+        // A word that is zero is passed over, and later not even looked at.
+        members.into_iter().for_each(|i| assert!(set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0));
+        assert!((0..100).all(|salt| pick(salt).is_none()));
+        assert_eq!(words[128 + 1].load_relaxed() & words[128 + 2].load_relaxed(), 0);
+        assert_eq!(set.unraised(), None);
+    }
+
+    #[test]
+    fn a_search_lowers_the_bits_of_words_that_are_zero() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let above = || words[128].load_relaxed();
+        [77, 79, 1111].into_iter().for_each(|i| set.insert(i));
+        set.remove_bits(2, 1 << 15);
+        // A word that is not zero, or has no word above, stays as it is.
+        assert_eq!((set.settle(2, &moves), set.settle(128, &moves), above()), (0, 0, 1 << 2));
+        set.remove_bits(2, 1 << 13);
+        assert_eq!((set.settle(2, &moves), set.settle(2, &moves), above()), (1, 0, 0));
+        assert_eq!(words[129].load_relaxed(), 1 << 2);
+        set.remove_bits(34, 1 << 23);
+        assert_eq!(set.settle(35, &moves), 0);
+        // Each search lowers one level, unless it starts in the word.
+        for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
+            assert_eq!(set.next(0, 1 << 12, &moves, &mut moves.search()), None);
+            assert_eq!((words[129].load_relaxed(), words[132].load_relaxed()), above);
+        }
+    }
+
+    #[test]
+    fn a_missing_bit_above_is_found() {
+        let words = words(1 << 12);
+        // SAFETY: as many words as it has.
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 12) };
+        set.insert(77);
+        words[128].store_relaxed(0);
+        assert_eq!(set.unraised(), Some((0, 2)));
+        words[128].store_relaxed(1 << 2);
+        words[132].store_relaxed(0);
+        assert_eq!(set.unraised(), Some((1, 0)));
+    }
+}

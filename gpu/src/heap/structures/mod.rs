@@ -1,0 +1,22 @@
+//! Structures: the words of a heap in device memory, each with its invariants.
+//!
+//! | module | structure | decides |
+//! |---|---|---|
+//! | `runs` | bitmap, entries, counts and sets of the runs of all classes | which blocks are free |
+//! | `slabs` | the set of free slabs | which slabs are free |
+//! | `cursor` | the span that an SM allocates from | nothing: tickets are hints |
+//! | `ring` | the spans of a cursor | nothing |
+//! | `index_set` | a hierarchy of bitmaps | membership |
+//! | `moves` | operations that hide free memory for a moment | whether a search was complete |
+//! | `parts` | the addresses of all of these | |
+//!
+//! `orderings` names their memory orderings.
+
+pub mod cursor;
+pub mod index_set;
+pub mod moves;
+pub mod orderings;
+pub mod parts;
+pub mod ring;
+pub mod runs;
+pub mod slabs;

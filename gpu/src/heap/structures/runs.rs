@@ -1,0 +1,510 @@
+//! Runs: the blocks of the slabs that have a size class. A run is a few consecutive slabs.
+//!
+//! ```text
+//! entry[slab]        the class, the run's slabs, and the slab's number among them
+//! bitmap             a bit for each block: set while the block is free
+//! count[run]         the number of fully free words of the run
+//! listed             the set of runs that may have free blocks, by class
+//! idle               the set of runs that may be fully free, by class
+//! ```
+//!
+//! The bitmap alone decides which blocks are free. Everything else are hints.
+//!
+//! - I1. A block is free while its bit is set. The thread that clears the bit owns the block; it
+//!   sets the bit to free the block. A run has its bits in the words of its first slab. The bits of
+//!   its later slabs and of slabs without a class are zero.
+//! - I2. While a thread owns a block, the run keeps its entries: they are written only by a thread
+//!   that owns all blocks of the run, or all of its slabs. So a thread that claims a bit and then
+//!   finds its class in the run's entry owns a block of that class. If it finds another class, it
+//!   owns a block of the run that the slab belongs to now, and sets the bit again.
+//! - I3. Writes to a block happen before its bit is set, and that before the claim that clears the
+//!   bit. A run's entries are written before its bits are set by the same thread.
+//! - I4. A thread that makes a word fully free adds 1 to the count, and a thread that claims from a
+//!   fully free word subtracts 1, each after the change of the word. So without operations under
+//!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
+//!   number of these threads.
+//! - I5. A run with a block that a free has set free is listed when that free returns, except
+//!   during a move.
+//! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
+//!   free that makes a word fully free marks the run idle, so an idle run need not be fully free.
+//!
+//! - [`Runs::first_open`] removes runs without free blocks from the list.
+//! - [`Runs::sweep`] removes runs that are not fully free from the idle set.
+//! - [`Runs::retire`] removes fully free runs from both sets, takes all of their blocks and makes
+//!   their slabs free.
+//!
+//! A run is removed from a set first and then looked at again. If it changed meanwhile, either this
+//! look finds the change, or the thread that made the change finds the run removed and inserts it.
+//! (Only `retire` removes a run from the list without another look: it owns all blocks then.) A
+//! thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
+//! bit is missing, the thread sets the others again.
+
+use crate::heap::layout::HeapLayout;
+use crate::heap::layout::bits::{WORD_BITS, full_word, has};
+use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::entry::Entry;
+use crate::heap::structures::index_set::IndexSet;
+use crate::heap::structures::moves::{Moves, Overview};
+use crate::heap::structures::orderings::{
+    BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, PUBLISH, RELEASE, RETIRE, STORE_ENTRY, SWEEP, TAKE, UNLIST,
+};
+use crate::heap::structures::parts::Parts;
+use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use core::array::from_fn;
+use core::ops::BitOr;
+
+/// All runs of a heap.
+#[derive(Clone, Copy)]
+pub(in crate::heap) struct Runs<'a> {
+    pub parts: &'a Parts,
+    pub layout: &'a HeapLayout,
+}
+
+/// A run and what is known of it.
+#[derive(Clone, Copy)]
+pub(in crate::heap) struct Run {
+    /// Its first slab.
+    pub first: u32,
+    pub class: SizeClass,
+    /// Its number of blocks.
+    pub blocks: u32,
+}
+
+/// What a free found besides the bits it set.
+#[derive(Clone, Copy)]
+pub(in crate::heap) struct Released {
+    /// The word before.
+    pub old: u32,
+    /// Whether `finish_release` has something to do.
+    pub is_unfinished: bool,
+    /// Whether the run is to be marked idle.
+    pub is_idle: bool,
+}
+
+impl Runs<'_> {
+    #[inline(always)]
+    pub fn entry(&self, slab: u32) -> &AtomicU32 {
+        debug_assert!(slab < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.entries.add(slab as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    #[inline(always)]
+    pub fn count(&self, run: u32) -> &AtomicU32 {
+        debug_assert!(run < self.layout.slabs);
+        // SAFETY: a slab of the heap, by the callers.
+        let word = unsafe { self.parts.counts.add(run as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The number of fully free words of a run. A hint; less than zero while claims overtake frees
+    /// (I4).
+    #[inline(always)]
+    pub fn free_words(&self, run: u32) -> i32 {
+        self.count(run).load_relaxed().cast_signed()
+    }
+
+    /// Word `w` of the bitmap.
+    #[inline(always)]
+    pub fn bits(&self, w: u32) -> &AtomicU32 {
+        debug_assert!(u64::from(w) < self.layout.block_words());
+        // SAFETY: a word of a slab of the heap, by the callers.
+        let word = unsafe { self.parts.bitmap.add(w as usize) };
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*word }
+    }
+
+    /// The first word of the bitmap of a run.
+    #[inline(always)]
+    pub fn first_word(&self, run: u32) -> u32 {
+        run * self.layout.words_per_slab()
+    }
+
+    #[inline(always)]
+    pub fn listed(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.listed, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    pub fn idle(&self) -> IndexSet {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { IndexSet::new(self.parts.idle, self.layout.run_indices()) }
+    }
+
+    #[inline(always)]
+    pub fn overview(&self) -> &Overview {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.overview }
+    }
+
+    fn index(&self, run: Run) -> u32 {
+        self.layout.run_index(run.class, run.first)
+    }
+
+    /// Whether a run of the class starts at this slab. Certain for a thread that owns a block of
+    /// the run (I2).
+    #[inline(always)]
+    pub fn starts(&self, run: u32, class: SizeClass, slabs: u32) -> bool {
+        // Relaxed: a thread that owns a block acquired the entry with the claim (I3).
+        self.entry(run).load_relaxed() == Entry::of_class(class, 0, slabs).0
+    }
+
+    /// Clears bits of a word and returns the word as it was.
+    #[inline(always)]
+    pub fn claim(&self, w: u32, bits: u32) -> u32 {
+        // ordering: acquire; pairs with RELEASE and PUBLISH: the last owner's writes and the run's
+        // entries before the claim (I3).
+        self.bits(w).at(CLAIM).and_acquire(!bits)
+    }
+
+    /// Accounts for a claim of bits from a word of a run that was `old`.
+    #[inline(always)]
+    pub fn count_claim(&self, run: u32, old: u32, full: u32) {
+        if old == full {
+            // Relaxed: a hint (I4).
+            self.count(run).sub_relaxed(1);
+        }
+    }
+
+    /// Sets bits of word `w` of a run. The caller owns the blocks.
+    #[inline(always)]
+    pub fn release(&self, run: Run, w: u32, bits: u32) -> Released {
+        let old = self.set_bits(run, w, bits);
+        self.count_release(run, w, bits, old)
+    }
+
+    /// Sets the bits. Returns the word before.
+    #[inline(always)]
+    fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
+        // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3). Acquire;
+        // pairs with UNLIST, SWEEP and TAKE: if the run was removed from the list or the idle set,
+        // the set without it before the look of `count_release`.
+        self.bits(self.first_word(run.first) + w).at(RELEASE).or_acq_rel(bits)
+    }
+
+    /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
+    #[inline(always)]
+    fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
+        let (index, full) = (self.index(run), full_word(run.blocks, w));
+        // Both looks at once, and before the first result is needed. At the list also if the word
+        // was nonzero: the free that made it so may not have listed the run yet, and may return
+        // later than this one (I5).
+        let listed = self.listed().word_of(index).load_relaxed();
+        let mut idle = u32::MAX;
+        if old | bits == full && old != full {
+            idle = self.idle().word_of(index).load_relaxed();
+            // Relaxed: a hint (I4).
+            self.count(run.first).add_relaxed(1);
+        }
+        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let is_unfinished = !is_listed || !is_idle || old & bits != 0;
+        Released { old, is_unfinished, is_idle: !is_idle }
+    }
+
+    /// Completes the hints after a release of `bits` in a word of a run (I5, I6).
+    #[cold]
+    #[inline(never)]
+    pub fn finish_release(&self, run: Run, is_idle: bool) {
+        let (index, listed, idle) = (self.index(run), self.listed(), self.idle());
+        if !listed.contains(index) {
+            insert(listed, index, self.overview().class(run.class));
+        }
+        if is_idle {
+            // Searches for other classes and for slabs look at idle runs, too.
+            insert(idle, index, self.overview().common());
+        }
+    }
+
+    /// Releases bits of a word that the caller claimed by a ticket for a run that is gone (I2).
+    /// `old` is the word as it was before the claim.
+    #[cold]
+    #[inline(never)]
+    pub fn put_back(&self, w: u32, bits: u32, old: u32) {
+        let slab = w / self.layout.words_per_slab();
+        // Relaxed: the claim acquired the entry (I2, I3).
+        let entry = Entry(self.entry(slab).load_relaxed());
+        let Some(class) = entry.class() else { return };
+        debug_assert!(entry.place() == 0, "the bits of a later slab are zero (I1)");
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
+        let (run, w) = (Run { first: slab, class, blocks }, w - self.first_word(slab));
+        self.count_claim(run.first, old, full_word(blocks, w));
+        let before = self.set_bits(run, w, bits);
+        let released = self.count_release(run, w, bits, before);
+        if released.is_unfinished {
+            self.finish_release(run, released.is_idle);
+        }
+    }
+
+    /// Makes `runs` runs of slabs that the caller took from the free set, all of their blocks free.
+    /// To be called during a move of [`common`](Overview::common).
+    pub fn dedicate(&self, first: u32, runs: u32, class: SizeClass, info: &ClassInfo) {
+        let firsts = || (0..runs).map(|i| first + i * info.slabs);
+        for run in firsts() {
+            for place in 0..info.slabs {
+                STORE_ENTRY.delay();
+                // Relaxed: the fence below releases it.
+                self.entry(run + place).store_relaxed(Entry::of_class(class, place, info.slabs).0);
+            }
+        }
+        BEGIN_COUNT.delay();
+        // An addition: late operations on an earlier run of these slabs add up to zero (I4).
+        for run in firsts() {
+            self.count(run).add_relaxed(info.words());
+        }
+        // ordering: release; pairs with CLAIM: the entries before the bits (I3).
+        PUBLISH.fence_release();
+        // ordering: release; pairs with REMOVE: the bits before the hints. A thread that removes a
+        // hint finds the bits then, and restores the hint (I5, I6).
+        LIST.release_between(
+            || firsts().for_each(|run| self.set_all(run, info)),
+            || {
+                let (mut run, end) = (first, first + runs * info.slabs);
+                while run < end {
+                    let index = |run| self.layout.run_index(class, run);
+                    let (w, mut bits) = (index(run) / WORD_BITS, 0);
+                    // The runs of one word.
+                    while run < end && index(run) / WORD_BITS == w {
+                        bits |= 1 << (index(run) % WORD_BITS);
+                        run += info.slabs;
+                    }
+                    self.listed().insert_bits_relaxed(w, bits);
+                    self.idle().insert_bits_relaxed(w, bits);
+                }
+            },
+        );
+    }
+
+    /// Sets the bits of a new run, behind a fence.
+    #[inline(always)]
+    fn set_all(&self, first: u32, info: &ClassInfo) {
+        for w in 0..info.words() {
+            // Relaxed: the fence. Nothing else sets these bits: they are zero, and no block is
+            // live.
+            let (word, full) = (self.bits(self.first_word(first) + w), full_word(info.blocks, w));
+            if NATIVE_LAYOUT {
+                word.store_relaxed(full);
+            } else {
+                // Under loom, claims after a store could continue the values before it.
+                word.swap_relaxed(full);
+            }
+        }
+    }
+
+    /// Claims `bits` of word `w` of a listed run. Returns those that are now the caller's.
+    pub fn claim_some(&self, run: u32, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        if bits == 0 {
+            return 0;
+        }
+        let word = self.first_word(run) + w;
+        let old = self.claim(word, bits);
+        if old & bits == 0 {
+            return 0;
+        }
+        if !self.starts(run, class, info.slabs) {
+            self.put_back(word, old & bits, old);
+            return 0;
+        }
+        self.count_claim(run, old, full_word(info.blocks, w));
+        old & bits
+    }
+}
+
+/// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
+#[inline(never)]
+fn insert(set: IndexSet, index: u32, moves: &Moves) {
+    if !set.insert_beside_relaxed(index) {
+        moves.during(|| set.insert(index));
+    }
+}
+
+/// Words or counts that are looked at together: their round trips overlap.
+const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
+
+impl Runs<'_> {
+    /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
+    /// those before it, which have none; `moves` counts the moves.
+    pub fn first_open(
+        &self,
+        class: SizeClass,
+        info: &ClassInfo,
+        w: u32,
+        bits: u32,
+        moves: &mut u32,
+    ) -> Option<u32> {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let mut rest = bits;
+        // Relaxed: hints. A run of another class is listed here if a free listed it late.
+        let is_full =
+            |run| self.is_full(run, info, |word| word.load_relaxed()) || !self.starts(run, class, info.slabs);
+        while rest != 0 && is_full(first + rest.trailing_zeros()) {
+            rest &= rest - 1;
+        }
+        if rest != bits {
+            *moves += 1;
+            rest |= self.overview().class(class).during(|| self.unlist(class, info, w, bits & !rest));
+        }
+        (rest != 0).then(|| first + rest.trailing_zeros())
+    }
+
+    /// Whether no block of a run is free, in words that are looked at by `look`.
+    fn is_full(&self, run: u32, info: &ClassInfo, look: impl Fn(&AtomicU32) -> u32) -> bool {
+        let first = self.first_word(run);
+        let at = |w: u32| look(self.bits(first + w));
+        // Up to the end of the slab, words after the last one have no bits (I1).
+        (0..info.words()).step_by(AT_ONCE).all(|w| {
+            let words: [u32; AT_ONCE] = from_fn(|i| at(w + i as u32));
+            words.into_iter().fold(0, BitOr::bitor) == 0
+        })
+    }
+
+    /// Removes runs from the list, but for those that have free blocks. Returns the latter.
+    fn unlist(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (mut rest, mut open) = (self.listed().remove_bits(w, bits), 0);
+        // ordering: release; pairs with RELEASE: a thread that frees a block after the looks below
+        // sees the list without the run, and lists it (I5).
+        UNLIST.fence_release();
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            // An OR of no bits: it has a place among all changes of the word.
+            let is_full = || self.is_full(first + bit, info, |word| word.or_relaxed(0));
+            if self.starts(first + bit, class, info.slabs) && !is_full() {
+                open |= 1 << bit;
+            }
+            rest &= rest - 1;
+        }
+        if open != 0 {
+            self.listed().insert_bits(w, open);
+        }
+        open
+    }
+
+    /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
+    /// the others from the set.
+    pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (all, mut free, mut rest) = (info.words(), 0, bits);
+        while rest != 0 {
+            let next = [(); AT_ONCE].map(|()| {
+                let bit = rest.trailing_zeros() % WORD_BITS;
+                rest &= rest.wrapping_sub(1);
+                bit
+            });
+            // Relaxed: hints.
+            let counts = next.map(|bit| self.count(first + bit).load_relaxed());
+            for (bit, count) in next.into_iter().zip(counts) {
+                free |= u32::from(count == all) << bit;
+            }
+        }
+        free &= bits;
+        if free != bits {
+            // Not of the class: searches for other classes and for slabs look at idle runs, too.
+            self.overview().common().during(|| self.remove_idle(class, info, w, bits & !free));
+        }
+        free
+    }
+
+    /// Removes runs from the idle set, but for those that are fully free.
+    fn remove_idle(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
+        // ordering: release; pairs with RELEASE, as in `retire` (I6).
+        SWEEP.fence_release();
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            free |= u32::from(self.is_free(first + bit, class, info)) << bit;
+            rest &= rest - 1;
+        }
+        if free != 0 {
+            self.idle().insert_bits(w, free);
+        }
+    }
+
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, it has seen
+    /// a word that is not fully free, and the free that changes this marks the run idle. A run of
+    /// another class is idle here if a free marked it late.
+    fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        self.starts(run, class, info.slabs)
+            && (0..info.words()).all(|w| {
+                let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
+                // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
+                word.load_relaxed() == full || word.or_relaxed(0) == full
+            })
+    }
+
+    /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
+    /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
+    /// called during a move that all searches look at: one of
+    /// [`common`](Overview::common).
+    pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
+        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+        let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
+        // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the
+        // looks below sees the idle set without the run, and inserts it (I6).
+        TAKE.fence_release();
+        while rest != 0 {
+            let bit = rest & rest.wrapping_neg();
+            let run = first + bit.trailing_zeros();
+            if self.take(run, class, info) {
+                taken |= bit;
+                for slab in run..run + info.slabs {
+                    FREE_ENTRY.delay();
+                    // Relaxed: the insertion into the free set releases it.
+                    self.entry(slab).store_relaxed(Entry::FREE.0);
+                }
+            }
+            rest ^= bit;
+        }
+        if taken != 0 {
+            self.listed().remove_bits(w, taken);
+        }
+        taken
+    }
+
+    /// Takes all blocks of a run that was idle, if it is fully free. All or none.
+    fn take(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
+        let (all, first) = (info.words(), self.first_word(run));
+        // Relaxed, as the next one: the bits decide.
+        if !self.starts(run, class, info.slabs) {
+            return false;
+        }
+        if self.count(run).cas_relaxed(all, 0).is_err() {
+            if self.is_free(run, class, info) {
+                self.idle().insert(self.layout.run_index(class, run));
+            }
+            return false;
+        }
+        let (mut taken, mut old) = (0, 0);
+        while taken < all {
+            RETIRE.delay();
+            old = self.claim(first + taken, u32::MAX);
+            if old != full_word(info.blocks, taken) {
+                break;
+            }
+            taken += 1;
+        }
+        // Certain now (I2), if there is a block.
+        if taken == all && self.starts(run, class, info.slabs) {
+            return true;
+        }
+        self.count(run).add_relaxed(all);
+        if taken < all && old != 0 {
+            self.put_back(first + taken, old, old);
+        }
+        for w in 0..taken {
+            let full = full_word(info.blocks, w);
+            self.put_back(first + w, full, full);
+        }
+        false
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, not(loom)))]
+mod retire_tests;

@@ -5,6 +5,7 @@ mod comments;
 mod dependencies;
 mod docs;
 mod files;
+mod layers;
 mod machines;
 mod pages;
 mod points;

@@ -32,9 +32,8 @@ mod slots;
 use crate::fault::FaultCheck;
 use crate::heap::Heap;
 use crate::heap::checks::debug::CallSite;
-use crate::heap::layout::class::{SizeClass, rounded_up};
-use crate::heap::layout::entry::Entry;
-use crate::heap::paths::alloc::SMALL_ALIGN;
+use crate::heap::layout::class::SizeClass;
+use crate::heap::structures::heap_core::{HeapCore, Located};
 use crate::shared::SharedWord;
 use crate::spill::with_spilled;
 use crate::thread;
@@ -122,7 +121,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     pub unsafe fn begin(heap: &'h Heap, layout: Layout) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Slots::<THREADS, SLOTS, Owner>::join() };
-        let class = heap.class_of(layout);
+        let class = heap.core.class_of(layout);
         let thread = thread::index_in_block();
         let has_slots = class.is_some() && thread < THREADS && !heap.is_debugged();
         let class = class.unwrap_or(SizeClass(0));
@@ -139,13 +138,14 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     #[inline(always)]
     #[must_use = "the memory is lost unless it is freed"]
     pub fn alloc(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let address =
-            if self.part.top != self.part.bottom && self.heap.class_of(layout) == Some(self.part.class) {
-                self.pop()
-            } else {
-                let call = CallSite::here();
-                self.aside(|heap| heap.alloc_missed(layout, call))
-            };
+        let address = if self.part.top != self.part.bottom
+            && self.heap.core.class_of(layout) == Some(self.part.class)
+        {
+            self.pop()
+        } else {
+            let call = CallSite::here();
+            self.aside(|heap| heap.alloc_out_of_line(layout, call))
+        };
         NonNull::new(address as *mut u8)
     }
 
@@ -163,10 +163,10 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     pub unsafe fn free(&mut self, block: NonNull<u8>) {
         let address = block.as_ptr() as u64;
         let Part { class, top, limit, .. } = self.part;
-        if top == limit || !self.heap.is_block_of(class, address) {
-            self.aside(|heap| heap.free_missed(block));
+        if top == limit || !self.heap.core.is_block_of(class, address) {
+            self.aside(|heap| heap.free_out_of_line(block));
         } else if self.holds(address) {
-            self.aside(|heap| heap.misuse(FaultCheck::InSlots, address));
+            self.aside(|heap| heap.core.misuse(FaultCheck::InSlots, address));
         } else {
             self.push(address);
         }
@@ -183,7 +183,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
             if self.part.top == self.part.limit {
                 return filled;
             }
-            match self.aside(|heap| heap.alloc_missed(layout, CallSite::here())) {
+            match self.aside(|heap| heap.alloc_out_of_line(layout, CallSite::here())) {
                 0 => return filled,
                 address => self.push(address),
             }
@@ -268,43 +268,14 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'
     }
 }
 
-impl Heap {
-    /// The class that [`alloc`](Self::alloc) serves a layout from, if it is one.
-    #[inline(always)]
-    pub(in crate::heap) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
-        let (size, align) = (layout.size(), layout.align());
-        let bytes = rounded_up(size as u64, align as u64);
-        // Sizes from one byte to the limit, compared once: zero wraps around.
-        let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN;
-        small.then(|| SizeClass::of(bytes as u32))
-    }
-
-    /// Whether a block of the class starts at `address`, which is live if anything is. As [`free`](Self::free) has
-    /// it.
+impl HeapCore {
+    /// Whether a block of the class starts at `address`, which is live if anything is.
     #[inline(always)]
     fn is_block_of(&self, class: SizeClass, address: u64) -> bool {
-        let offset = address.wrapping_sub(self.base() as u64);
-        if offset >= self.layout.bytes() {
-            return false;
-        }
-        let slab = (offset >> self.layout.slab_log2) as u32;
         // The caller owns the block or received it from the owner, so the entry was written before
         // (I2 of `runs`). Through the L1, which the acquire of a claim or of the caller empties.
         // SAFETY: no thread writes the entry of a slab with a live block (I2 of `runs`).
-        let entry = Entry(unsafe { self.runs().entry(slab).load_unraced() });
-        entry.class() == Some(class) && self.place_of(entry, class, slab, offset).is_some()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn alloc_missed(&self, layout: Layout, call: CallSite) -> u64 {
-        self.alloc_at(layout, call).map_or(0, |block| block.as_ptr() as u64)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn free_missed(&self, block: NonNull<u8>) {
-        // SAFETY: the callers' callers': no thread uses the block any more.
-        unsafe { self.free(block) }
+        let located = self.locate(address, |entry| unsafe { entry.load_unraced() });
+        matches!(located, Located::Block(place) if place.run.class == class && place.is_start())
     }
 }

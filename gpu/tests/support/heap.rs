@@ -88,7 +88,7 @@ impl OwnedHeap {
             overview: &raw const *overview,
             hints: hints.as_ptr(),
             faults: &raw const *faults,
-            shared: shared.as_ptr(),
+            shared: shared.as_ptr().cast(),
             debugger: Debugger::NONE,
         };
         // SAFETY: this struct keeps all parts, which do not move on the heap.

@@ -153,7 +153,8 @@ pub fn module_of(mangled: &str) -> String {
     let root = mangled.find("Cs").map_or("", |at| &mangled[at + 2..]);
     let mut rest = root.split_once('_').map_or("", |(_, rest)| rest);
     let mut names = Vec::new();
-    while names.len() < 3 {
+    // The modules of the heap are in folders.
+    while names.len() < if names.get(1) == Some(&"heap") { 4 } else { 3 } {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let Some((name, after)) =
             rest[..digits].parse().ok().and_then(|len: usize| rest[digits..].split_at_checked(len))
@@ -170,8 +171,8 @@ pub fn module_of(mangled: &str) -> String {
 fn a_function_is_listed_by_its_module() {
     for (mangled, module) in [
         (
-            "_RNvMNtNtCsloMFrLJa7Hw_15warpheap_device4heap6refillNtB4_4Heap10alloc_slow",
-            "warpheap_device::heap::refill",
+            "_RNvMNtNtNtCsloMFrLJa7Hw_15warpheap_device4heap5paths4slowNtNtB6_10structures8HeapCore10alloc_slow",
+            "warpheap_device::heap::paths::slow",
         ),
         (
             "_RNvMs3_NtCs4nJOaEJCGUY_5alloc7raw_vecINtB5_6RawVecyE8grow_oneCseJTxHKcbQFl_16warpheap_kernels",

@@ -42,7 +42,7 @@ impl Calls {
     /// For a heap on `device` that consists of these parts.
     pub fn new(device: &Device, mut parts: Parts, layout: HeapLayout) -> Result<Calls> {
         let mut state = device.zeroed_memory(STATE_BYTES, FAULTS_AT as usize)?;
-        parts.shared = state.address() as *const heap::Heap;
+        parts.shared = state.address() as *const heap::HeapCore;
         parts.faults = (state.address() + FAULTS_AT) as *const FaultLog;
         // SAFETY: the heap keeps its parts alive, and `state` is large enough for the handle and
         // the log.

@@ -73,7 +73,7 @@ impl MetadataOffsets {
             overview: at(self.overview) as *const Overview,
             hints: at(self.hints) as *const AtomicU32,
             faults: at(self.faults) as *const FaultLog,
-            shared: at(self.handle) as *const heap::Heap,
+            shared: at(self.handle) as *const heap::HeapCore,
             debugger: debugger.unwrap_or(Debugger::NONE),
         }
     }

@@ -37,25 +37,25 @@ impl Heap {
     /// Returns nothing if the ticket is for no free block. The cursor's ring has a next span.
     pub fn draw_once(&self, class: SizeClass) -> Option<NonNull<u8>> {
         let group = Group::converged();
-        let drawn = self.draw(group, group, true, class, 0);
+        let drawn = self.core.draw(group, group, true, class, 0);
         assert!(!drawn.seen.is_crossed_by(1) && drawn.stale == 0, "the group is to refill");
         NonNull::new(drawn.address as *mut u8)
     }
 
     /// The slot of the span of the first cursor of a class, and the number of tickets left.
     pub fn slot_and_left(&self, class: SizeClass) -> (u32, i32) {
-        let span = self.cursor(class, 0).span();
+        let span = self.core.cursor(class, 0).span();
         (span.slot(), span.left())
     }
 
     /// One search for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
-        self.search(Group::alone(), true, class, 0, false).searched()
+        self.core.search(Group::alone(), true, class, 0, false).searched()
     }
 
     /// One probe, also of fully free words.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
-        match self.probe(Group::alone(), true, class, 0, true) {
+        match self.core.probe(Group::alone(), true, class, 0, true) {
             Probed::Block(address) => Found::Block(address).searched(),
             Probed::Missed | Probed::NoHole => Searched::Unsure,
         }
@@ -63,16 +63,16 @@ impl Heap {
 
     /// One search for the slabs of a large allocation.
     pub fn search_large_once(&self, slabs: u32) -> Searched {
-        self.search_large(slabs, 1).searched()
+        self.core.search_large(slabs, 1).searched()
     }
 
     /// Makes a run of free slabs, as a refill does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
-        let info = self.class(class);
-        self.overview().common().during(|| {
-            let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
+        let info = self.core.class(class);
+        self.core.overview().common().during(|| {
+            let slabs = self.core.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
             if slabs.len > 0 {
-                self.runs().dedicate(slabs.first, 1, class, info);
+                self.core.runs().dedicate(slabs.first, 1, class, info);
             }
             slabs.len > 0
         })
@@ -80,34 +80,34 @@ impl Heap {
 
     /// Makes the slabs of all fully free runs free.
     pub fn retire_all(&self) {
-        self.retire_idle(0, self.layout.slabs);
+        self.core.retire_idle(0, self.core.layout.slabs);
     }
 
     /// Clears the bit above the word of idle runs of a class, as a group does that found none there.
     pub fn settle_idle(&self, class: SizeClass) {
-        let index = self.layout.run_index(class, 0);
-        self.runs().idle().settle(index / WORD_BITS, self.overview().common());
+        let index = self.core.layout.run_index(class, 0);
+        self.core.runs().idle().settle(index / WORD_BITS, self.core.overview().common());
     }
 
     /// Claims one slab. Returns whether there was one.
     pub fn claim_slab(&self) -> bool {
-        self.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
+        self.core.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
     }
 
     /// Claims consecutive slabs as a large allocation does, and makes them free again.
     pub fn borrow_slabs(&self, len: u32) {
-        let slabs = self.free_slabs().claim_aligned(0, len, 1);
+        let slabs = self.core.free_slabs().claim_aligned(0, len, 1);
         if slabs.len > 0 {
-            self.free_slabs().insert(slabs);
+            self.core.free_slabs().insert(slabs);
         }
     }
 
     /// Claims the first block of the run at a slab by a stale ticket, and sets it free again.
     pub fn claim_stale(&self, run: u32) {
-        let w = self.runs().first_word(run);
-        let old = self.runs().claim(w, 1);
+        let w = self.core.runs().first_word(run);
+        let old = self.core.runs().claim(w, 1);
         if old & 1 != 0 {
-            self.runs().put_back(w, 1, old);
+            self.core.runs().put_back(w, 1, old);
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::heap::layout::scatter::scaled;
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
 
+/// The largest alignment, in bytes.
+pub const MAX_ALIGN: u64 = 1 << 21;
+
 /// Neighbouring shards that use one cursor of a class for groups smaller than a warp, so that many
 /// classes at once pin less memory.
 pub(in crate::heap) const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };

@@ -6,12 +6,12 @@
 //!
 //! Each lane of a group looks at a few words at pseudo-random places, so the answer is a sample.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, full_word};
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, salt, scaled};
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::index_set::Picked;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -37,7 +37,7 @@ const HOLES: u32 = 64;
 /// The same if there are free slabs.
 const MANY_HOLES: u32 = 8;
 
-impl Heap {
+impl HeapCore {
     /// The free slabs as a share of the heap, by a few words of their set.
     fn free_share(&self, group: Group) -> u32 {
         let (set, salt, looks) = (self.free_slabs().set, salt(0), looks(group));

@@ -7,15 +7,15 @@
 //! of the bitmap; then two lanes claim at once. A claim from a fully free word also subtracts from
 //! the run's count, without waiting.
 
-use crate::heap::Heap;
-use crate::heap::checks::debug::CallSite;
 use crate::heap::layout::bits::{WORD_BITS, full_word, low_bits};
-use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::class::{ClassInfo, SizeClass, rounded_up};
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::runs::Runs;
 use crate::lanes::{Group, Lanes};
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
+use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.
@@ -23,24 +23,10 @@ pub(in crate::heap) const SMALL_ALIGN: usize = 1 << 14;
 /// A size up to this can be rounded up to that alignment in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 
-impl Heap {
-    /// Allocates memory for `layout`. Returns `None` if the heap is out of memory. May be called
-    /// from any thread and any divergent subset of a warp. For a zero-size layout the address must
-    /// not be dereferenced. The largest alignment is 2 MiB.
-    ///
-    /// Cost per warp, if all lanes request the same size class: a relaxed atomic on a word of the
-    /// warp's SM, an acquire atomic on the bitmap and a load, one after the other. Lanes with other
-    /// classes do the same concurrently.
-    #[track_caller]
+impl HeapCore {
+    /// Allocates memory for `layout`. Returns `None` if the heap is out of memory.
     #[inline(always)]
-    #[must_use = "memory without an address is never freed"]
-    pub fn alloc(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
-        self.alloc_at(layout, CallSite::here())
-    }
-
-    /// The same without what a debug heap adds.
-    #[inline(always)]
-    pub(in crate::heap) fn alloc_plain(&self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
+    pub(in crate::heap) fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         // In 32 bits: meaningless for a size or an alignment that is too large.
         let below = (align as u32).wrapping_sub(1);
@@ -67,6 +53,16 @@ impl Heap {
             self.note_failures(1, size as u64);
         }
         address
+    }
+
+    /// The class that an allocation of this layout is served from, if it is one.
+    #[inline(always)]
+    pub(in crate::heap) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
+        let (size, align) = (layout.size(), layout.align());
+        let bytes = rounded_up(size as u64, align as u64);
+        // Sizes from one byte to the limit, compared once: zero wraps around.
+        let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN;
+        small.then(|| SizeClass::of(bytes as u32))
     }
 
     /// Counts `count` failed allocations, one of them of `bytes`. In a debug heap, the sizes here
@@ -168,7 +164,7 @@ impl Ticket {
     }
 }
 
-impl Heap {
+impl HeapCore {
     /// Takes tickets for the groups of `peers` that ask, and claims their blocks.
     #[inline(always)]
     pub(in crate::heap) fn draw<const WHOLE: bool, const ONE: bool>(

@@ -6,83 +6,35 @@
 //! both at the same time as the load of the list. Otherwise: the same for each word of the bitmap.
 
 use crate::fault::{FaultCheck, SeenWords};
-use crate::heap::Heap;
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
-use crate::heap::layout::entry::Entry;
+use crate::heap::structures::heap_core::HeapCore;
+use crate::heap::structures::heap_core::{Located, Place};
 use crate::heap::structures::runs::Run;
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
 
-/// A block of a run.
-#[derive(Clone, Copy)]
-pub(in crate::heap) struct Place {
-    pub run: Run,
-    /// The number of the block in the run.
-    pub block: u32,
-}
-
-impl Heap {
-    /// Frees memory. May be called from any thread, not only the one that allocated it. If no live
-    /// block starts at the address, nothing is freed and a fault is recorded.
-    ///
-    /// Cost per warp that frees the blocks that it allocated: a load, then an atomic that releases
-    /// and acquires, then two loads at once. The head of `free.rs` has the other cases.
+impl HeapCore {
+    /// Frees a block. If no live block starts at the address, nothing is freed and a fault is
+    /// recorded.
     ///
     /// # Safety
     /// No thread uses the memory any more.
     #[inline(always)]
-    pub unsafe fn free(&self, block: NonNull<u8>) {
-        if self.is_debugged() {
-            return self.shared().free_debugged(block);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.free_plain(block) }
-    }
-
-    /// The same without what a debug heap adds.
-    ///
-    /// # Safety
-    /// As for [`free`](Self::free).
-    #[inline(always)]
-    pub(in crate::heap) unsafe fn free_plain(&self, block: NonNull<u8>) {
+    pub(in crate::heap) unsafe fn free(&self, block: NonNull<u8>) {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
             // What all lanes wrote, before the release of the lane that frees for them.
             warp.sync();
         }
         let address = block.as_ptr() as u64;
-        let offset = address.wrapping_sub(self.base() as u64);
-        let slab = offset >> self.layout.slab_log2;
-        if slab >= self.layout.slabs.into() {
-            return self.shared().misuse(FaultCheck::Outside, address);
-        }
-        let slab = slab as u32;
         // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
-        let entry = Entry(self.runs().entry(slab).load_relaxed());
-        let Some(class) = entry.class() else { return self.shared().free_large(slab, address) };
-        match self.place_of(entry, class, slab, offset) {
-            Some(place) => self.release(group, place),
-            None => self.shared().misuse(FaultCheck::NotAStart, address),
+        match self.locate(address, |entry| entry.load_relaxed()) {
+            Located::Block(place) if place.is_start() => self.release(group, place),
+            Located::Block(_) => self.shared().misuse(FaultCheck::NotAStart, address),
+            Located::Slab(slab, _) => self.shared().free_large(slab, address),
+            Located::Outside => self.shared().misuse(FaultCheck::Outside, address),
         }
-    }
-
-    /// The block that starts at this offset, which lies in a slab of the class; `None` if none
-    /// does.
-    #[inline(always)]
-    pub(in crate::heap) fn place_of(
-        &self,
-        entry: Entry,
-        class: SizeClass,
-        slab: u32,
-        offset: u64,
-    ) -> Option<Place> {
-        let first = slab - entry.place();
-        let inside = (offset - (u64::from(first) << self.layout.slab_log2)) as u32;
-        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-        let block = class.blocks_in(inside);
-        let place = Place { run: Run { first, class, blocks }, block };
-        (block * class.bytes() == inside && block < blocks).then_some(place)
     }
 
     #[cold]
@@ -108,7 +60,7 @@ impl Heap {
             None => 1 << (place.block % WORD_BITS),
         };
         if bits != 0 {
-            let Place { run, block } = place;
+            let Place { run, block, .. } = place;
             let w = block / WORD_BITS;
             let released = self.runs().release(run, w, bits);
             if released.is_unfinished {

@@ -9,10 +9,10 @@
 //! atomic that claims them; the fence behind the entries and bits of the runs; an atomic that lists
 //! them; and the release at the end of the move.
 
-use crate::heap::Heap;
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
@@ -22,7 +22,7 @@ const LOOKS: usize = if NATIVE_LAYOUT { 4 } else { 2 };
 /// The most slabs, and words of the bitmap, of a span that one lane makes.
 const MOST: (u32, u32) = (32, 128);
 
-impl Heap {
+impl HeapCore {
     /// A new span for the cursor of each lane that `grows`, the leader of `lanes` lanes that
     /// crossed the end of the span `seen`. All lanes of the group take part. Returns whether the
     /// caller's cursor has a new span.
@@ -111,10 +111,10 @@ mod tests {
     fn grown(owned: &OwnedHeap) -> Vec<Option<(u32, u32)>> {
         let done = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
             let class = CLASSES[group.rank() as usize];
-            let (info, seen) = (owned.heap.class(class), owned.heap.cursor(class, 0).take(1));
+            let (info, seen) = (owned.core().class(class), owned.core().cursor(class, 0).take(1));
             assert!(seen.is_crossed_by(1));
-            let has_grown = owned.heap.grow(group, true, class, 0, seen, 1);
-            let span = owned.heap.cursor(class, 0).span();
+            let has_grown = owned.core().grow(group, true, class, 0, seen, 1);
+            let span = owned.core().cursor(class, 0).span();
             assert_eq!(has_grown, span.left() > 0);
             has_grown.then(|| (span.first(info), span.runs() * info.slabs))
         });
@@ -128,9 +128,9 @@ mod tests {
         for (span, class) in grown(&owned).into_iter().zip(CLASSES) {
             let (first, slabs) = span.expect("a span");
             assert_eq!(first, from);
-            let info = *owned.heap.class(class);
+            let info = *owned.core().class(class);
             for run in (first..first + slabs).step_by(info.slabs as usize) {
-                assert!(owned.heap.runs().starts(run, class, info.slabs));
+                assert!(owned.core().runs().starts(run, class, info.slabs));
                 assert_eq!(owned.free_blocks(class, run).len(), info.blocks as usize);
                 assert_eq!(owned.hints(class, run), (true, true));
             }
@@ -138,29 +138,29 @@ mod tests {
             from = first + slabs;
         }
         assert!(owned.is_free_slab(from));
-        assert_eq!(owned.heap.hint(0).load_relaxed(), from);
-        assert_eq!(owned.heap.overview().common().open(), 0);
+        assert_eq!(owned.core().hint(0).load_relaxed(), from);
+        assert_eq!(owned.core().overview().common().open(), 0);
     }
 
     #[test]
     fn a_lane_whose_slabs_are_not_free_or_whose_ring_has_a_free_span_leaves_it_to_the_group() {
         let owned = heap(1024, 1);
-        assert_eq!(owned.heap.free_slabs().claim_at(0, 1), 1);
+        assert_eq!(owned.core().free_slabs().claim_at(0, 1), 1);
         let spans = grown(&owned);
         assert!(spans[0].is_none() && spans[1..].iter().all(Option::is_some), "{spans:?}");
-        assert_eq!(owned.heap.overview().common().open(), 0);
+        assert_eq!(owned.core().overview().common().open(), 0);
         // The cursor is at slot 1, so the span in slot 0 is another one.
         let seen = Span::UNUSED.in_slot(1);
-        assert!(!owned.heap.grow(Group::alone(), true, CLASSES[3], 0, seen, 1));
+        assert!(!owned.core().grow(Group::alone(), true, CLASSES[3], 0, seen, 1));
     }
 
     /// Whether a lone lane grows a new cursor of the class, for a group of `lanes` lanes.
     fn grows(class: SizeClass, lanes: u32, prepare: impl FnOnce(&OwnedHeap) -> Span) -> bool {
         let owned = heap(1024, 1);
         let seen = prepare(&owned);
-        let has_grown = owned.heap.grow(Group::alone(), true, class, 0, seen, lanes);
-        assert_eq!(owned.heap.overview().common().open(), 0);
-        let is_restarted = owned.heap.cursor(class, 0).span() != Span::UNUSED;
+        let has_grown = owned.core().grow(Group::alone(), true, class, 0, seen, lanes);
+        assert_eq!(owned.core().overview().common().open(), 0);
+        let is_restarted = owned.core().cursor(class, 0).span() != Span::UNUSED;
         assert_eq!(has_grown, is_restarted);
         has_grown
     }
@@ -176,7 +176,7 @@ mod tests {
         assert!(!grows(SizeClass::of(8192), 1, unused), "more slabs than a lane makes runs of");
         let at = |hint: u32| {
             move |owned: &OwnedHeap| {
-                owned.heap.hint(0).store_relaxed(hint);
+                owned.core().hint(0).store_relaxed(hint);
                 Span::UNUSED
             }
         };
@@ -185,9 +185,9 @@ mod tests {
         assert!(!grows(class, 1, at(1024)), "at the end of the heap");
         // A ring whose first slots are used, by runs that are gone.
         let used = |owned: &OwnedHeap| {
-            let info = owned.heap.class(class);
+            let info = owned.core().class(class);
             (0..LOOKS as u32).for_each(|slot| {
-                owned.heap.ring(class, 0).fill(slot, Span::new(info, 100 + 4 * slot, 1));
+                owned.core().ring(class, 0).fill(slot, Span::new(info, 100 + 4 * slot, 1));
             });
             Span::UNUSED
         };
@@ -200,8 +200,8 @@ mod tests {
         let mut lost = 0;
         for at in 0..100 {
             let owned = heap(1024, 1);
-            let take = || _ = owned.heap.free_slabs().claim_at(2, 1);
-            let grow = || owned.heap.grow(Group::alone(), true, class, 0, Span::UNUSED, 1);
+            let take = || _ = owned.core().free_slabs().claim_at(2, 1);
+            let grow = || owned.core().grow(Group::alone(), true, class, 0, Span::UNUSED, 1);
             let (has_grown, was_there) = interrupted_at(at, take, grow);
             lost += u32::from(!has_grown);
             // All four slabs, or none of them.

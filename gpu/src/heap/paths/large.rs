@@ -5,10 +5,10 @@
 //! before it.
 
 use crate::fault::FaultCheck;
-use crate::heap::Heap;
 use crate::heap::layout::entry::Entry;
 use crate::heap::paths::NAP_NANOS;
 use crate::heap::paths::search::Found;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::orderings::{FREE_LARGE, LARGE_END, STORE_LARGE};
 use crate::heap::structures::slabs::Slabs;
 use crate::sync::NATIVE_LAYOUT;
@@ -17,12 +17,12 @@ use crate::thread;
 /// The number of searches for slabs while other threads hold or take some of them.
 const PASSES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
-impl Heap {
+impl HeapCore {
     /// The address of `size` bytes in slabs of their own; 0 if there are not as many consecutive
     /// free slabs.
     pub(in crate::heap) fn alloc_large(&self, size: u64, align: u64) -> u64 {
         let slab_bytes = u64::from(self.layout.slab_bytes());
-        if size > self.layout.bytes() || align > crate::heap::MAX_ALIGN {
+        if size > self.layout.bytes() || align > crate::heap::layout::MAX_ALIGN {
             return 0;
         }
         let len = size.div_ceil(slab_bytes) as u32;
@@ -106,26 +106,26 @@ mod tests {
     #[test]
     fn large_allocations_are_beside_each_other_and_reuse_the_first_slabs() {
         let owned = heap(64, 1);
-        let slab_bytes = u64::from(owned.heap.layout.slab_bytes());
+        let slab_bytes = u64::from(owned.layout.slab_bytes());
         let (base, two) = (owned.heap.base() as u64, 2 * slab_bytes);
-        let alloc = || owned.heap.alloc_large(two, 16);
+        let alloc = || owned.core().alloc_large(two, 16);
         let first = [(); 3].map(|()| alloc());
         assert_eq!(first, [0, 1, 2].map(|n| base + n * two));
-        let start = || owned.heap.overview().large_start().load_relaxed();
+        let start = || owned.core().overview().large_start().load_relaxed();
         assert_eq!(start(), 6);
         // Behind the last one, then where slabs before it were freed.
-        owned.heap.free_large(2, first[1]);
+        owned.core().free_large(2, first[1]);
         assert_eq!((start(), alloc()), (2, first[1]));
-        owned.heap.free_large(4, first[2]);
+        owned.core().free_large(4, first[2]);
         assert_eq!((start(), alloc()), (4, first[2]));
         // The start is modulo the number of slabs: a free of later slabs does not change it.
-        let slabs = owned.heap.layout.slabs;
-        owned.heap.overview().large_start().store_relaxed(3 * slabs + 1);
-        owned.heap.free_large(4, first[2]);
+        let slabs = owned.layout.slabs;
+        owned.core().overview().large_start().store_relaxed(3 * slabs + 1);
+        owned.core().free_large(4, first[2]);
         assert_eq!((start(), alloc()), (3 * slabs + 1, first[2]));
         // Around the end of the heap.
-        owned.heap.free_large(0, first[0]);
-        owned.heap.overview().large_start().store_relaxed(slabs - 1);
+        owned.core().free_large(0, first[0]);
+        owned.core().overview().large_start().store_relaxed(slabs - 1);
         assert_eq!(alloc(), first[0]);
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let alloc = |slabs: usize| owned.heap.alloc(Layout::from_size_align(slabs << 14, 1 << 15).unwrap());
         assert!(alloc(64).is_some() && alloc(64).is_none());
         assert_eq!(counts(), (1, 0), "there is no slab");
-        owned.heap.overview().common().begin();
+        owned.core().overview().common().begin();
         assert!(alloc(64).is_none());
         assert_eq!(counts(), (2, 1), "another thread moves slabs all the time");
     }
@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn a_search_that_clears_bits_of_upper_levels_is_repeated_and_then_proves_its_failure() {
         let owned = heap(128, 1);
-        let set = owned.heap.free_slabs().set;
+        let set = owned.core().free_slabs().set;
         // Only the last slab is free. The bits above the words in between are still set.
         (0..3).for_each(|w| assert_eq!(set.remove_bits(w, u32::MAX), u32::MAX));
         set.remove_bits(3, u32::MAX >> 1);
-        assert_eq!([(); 2].map(|()| owned.heap.search_large(2, 1)), [Found::Unsure, Found::Nothing]);
+        assert_eq!([(); 2].map(|()| owned.core().search_large(2, 1)), [Found::Unsure, Found::Nothing]);
     }
 
     #[test]

@@ -14,10 +14,10 @@
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, full_word, has};
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::scatter::{hash, mixed, salt, scaled};
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::index_set::Picked;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -46,7 +46,7 @@ const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 /// In place of an index: no run.
 const NONE: u32 = u32::MAX;
 
-impl Heap {
+impl HeapCore {
     /// Allocates for the lanes that ask, each by probes of its own. All lanes of the group take
     /// part. Returns 0 for no block. One of a fully free word only if `takes_words`.
     ///

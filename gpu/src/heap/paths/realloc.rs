@@ -5,12 +5,9 @@
 //! shrinks again and again is copied at sizes that halve, so all its copies together are no larger than it
 //! was at first. (A limit nearer to 1 would copy for little, one nearer to 0 keep more memory in vain.)
 
-use crate::fault::FaultCheck;
-use crate::heap::Heap;
-use crate::heap::checks::debug::CallSite;
 use crate::heap::layout::class::{SizeClass, rounded_up};
-use crate::heap::layout::entry::Entry;
 use crate::heap::paths::alloc::SMALL_ALIGN;
+use crate::heap::structures::heap_core::{HeapCore, Located};
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -23,26 +20,19 @@ const fn words(bytes: usize) -> usize {
     bytes.div_ceil(size_of::<Word>())
 }
 
-impl Heap {
-    /// Resizes `block` to `new_size` bytes: in place if the block fits, otherwise by allocating a
-    /// new block, copying the first `min(layout.size(), new_size)` bytes and freeing the old block.
-    /// Returns `None` if the heap is out of memory; the old block is then unchanged.
-    ///
-    /// Cost in place: a load of the slab's entry and one of its class. Otherwise: an
-    /// [`alloc`](Self::alloc), a copy by the calling thread, 4 bytes at a time, and a
-    /// [`free`](Self::free).
+impl HeapCore {
+    /// Resizes a block of an allocation of `layout` to `new_size` bytes. Returns `None` if the heap
+    /// is out of memory; the block is then unchanged.
     ///
     /// # Safety
-    /// This heap returned `block` for `layout`, and it has not been freed since. No other thread
-    /// uses it during the call, or afterwards at its old address.
-    #[track_caller]
+    /// As for [`Heap::realloc`](crate::heap::Heap::realloc).
     #[inline(always)]
-    #[must_use = "the block may have moved"]
-    pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
-        if self.is_debugged() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
-        }
+    pub(in crate::heap) unsafe fn realloc(
+        &self,
+        block: NonNull<u8>,
+        layout: Layout,
+        new_size: usize,
+    ) -> Option<NonNull<u8>> {
         // SAFETY: the caller's promise.
         if unsafe { self.keeps_place(block, layout.align(), new_size) } {
             return Some(block);
@@ -51,47 +41,27 @@ impl Heap {
         unsafe { self.shared().moved(block, layout, new_size) }
     }
 
-    /// Like [`alloc`](Self::alloc), with all bytes of `layout` set to 0. The calling thread writes
-    /// them, 4 bytes at a time.
-    #[track_caller]
+    /// Allocates memory for `layout`, of which all bytes are 0.
     #[inline(always)]
-    #[must_use = "memory without an address is never freed"]
-    pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
-        if self.is_debugged() {
-            return self.shared().alloc_zeroed_debugged(layout, CallSite::here());
-        }
-        let block = self.alloc_plain(layout)?;
+    pub(in crate::heap) fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let block = self.alloc(layout)?;
         // SAFETY: the block is this thread's, and at least so many words long; of no bytes it is none.
         unsafe { block.cast::<Word>().write_bytes(0, words(layout.size())) };
         Some(block)
     }
 
-    /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
-    /// such as that of a zero-size allocation.
-    ///
-    /// Cost: a load of the slab's entry and one of its class. In a debug heap, a load of the block's
-    /// record, too.
+    /// The usable bytes of a block; 0 for an address outside the heap.
     ///
     /// # Safety
-    /// `block` was allocated from this heap, or is an address outside it. It is not freed or
-    /// resized before the call returns.
+    /// As for [`Heap::usable_size`](crate::heap::Heap::usable_size).
     #[inline(always)]
-    pub unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
-        if self.is_debugged() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.shared().usable_size_debugged(block) };
-        }
-        let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
-        if offset >= self.layout.bytes() {
-            return 0;
-        }
-        let slab = (offset >> self.layout.slab_log2) as u32;
+    pub(in crate::heap) unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
         // Relaxed: the caller owns the block, or received it from the owner, so the entry was
         // written before (I2 of `runs`).
-        let entry = Entry(self.runs().entry(slab).load_relaxed());
-        match entry.class() {
-            Some(class) => self.class(class).bytes as usize,
-            None => (entry.large_slabs().unwrap_or(0) as usize) << self.layout.slab_log2,
+        match self.locate(block.as_ptr() as u64, |entry| entry.load_relaxed()) {
+            Located::Outside => 0,
+            Located::Slab(_, entry) => (entry.large_slabs().unwrap_or(0) as usize) << self.layout.slab_log2,
+            Located::Block(place) => self.class(place.run.class).bytes as usize,
         }
     }
 
@@ -138,13 +108,6 @@ impl Heap {
         // SAFETY: the caller's promise.
         unsafe { self.free(block) };
         Some(new)
-    }
-
-    /// Records that an allocation failed, and that the calling thread cannot continue without it.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn record_refusal(&self, size: usize) {
-        self.faults().record(FaultCheck::NoMemory, 0, size as u64);
     }
 }
 

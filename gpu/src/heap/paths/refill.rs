@@ -12,12 +12,12 @@
 //! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
 //! reaches it, and no ring has what its SMs need.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::ring::Survey;
 use crate::heap::structures::slabs::Slabs;
 use crate::lanes::Group;
@@ -44,7 +44,7 @@ struct Demand {
     must: bool,
 }
 
-impl Heap {
+impl HeapCore {
     /// Replaces the span `seen` of each cursor if a group of `peers` crossed its end.
     /// Returns whether there was no other span for the caller's group.
     #[cold]

@@ -5,11 +5,11 @@
 //! unlists the runs that it finds without free blocks. If no move by another thread overlapped the
 //! search, then at its end no block of the class was free, and there were no slabs for a run of it.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::scatter::{hash, scaled};
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::moves::Before;
 use crate::heap::structures::orderings::SEARCH_END;
 use crate::lanes::{Group, select_bit};
@@ -38,7 +38,7 @@ impl Found {
     }
 }
 
-impl Heap {
+impl HeapCore {
     /// Searches for free blocks for the lanes of the group that ask, of the class of each one.
     /// Groups with different `salt` start at different runs and blocks.
     ///

@@ -1,6 +1,5 @@
 //! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
@@ -10,6 +9,7 @@ use crate::heap::paths::alloc::{Drawn, Ticket};
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -53,7 +53,7 @@ enum Step {
     Search,
 }
 
-impl Heap {
+impl HeapCore {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
     /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. Lanes
     /// with an aged cursor probe; the others, and those that find nothing, take turns.

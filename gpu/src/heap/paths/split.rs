@@ -14,13 +14,11 @@
 //! The first part calls no other function, so that the C library can turn its machine code into
 //! inline assembly for other languages. The second part is a call.
 
-use crate::heap::Heap;
 use crate::heap::layout::MAX_CLASSES;
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
-use crate::heap::layout::entry::Entry;
-use crate::heap::paths::free::Place;
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::{HeapCore, Located, Place};
 use crate::lanes::Group;
 use crate::units::LaneMask;
 use core::alloc::Layout;
@@ -79,12 +77,12 @@ impl FreeStep {
     const ALL: FreeStep = FreeStep { rest: ALL, ..FreeStep::DONE };
 }
 
-impl Heap {
+impl HeapCore {
     /// The first part of [`alloc`](Self::alloc). If `rest` is not 0, [`finish_alloc`](Self::finish_alloc)
     /// follows. Not for debug heaps.
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
-    pub fn begin_alloc(&self, layout: Layout) -> AllocStep {
+    pub(in crate::heap) fn begin_alloc(&self, layout: Layout) -> AllocStep {
         debug_assert!(!self.is_debugged());
         let all = AllocStep { address: 0, seen: 0, rest: ALL };
         let Some(class) = self.class_of(layout) else { return all };
@@ -113,9 +111,13 @@ impl Heap {
     /// lanes of a warp to which it returned a `rest` make this call.
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
-    pub unsafe fn finish_alloc(&self, layout: Layout, step: AllocStep) -> Option<NonNull<u8>> {
+    pub(in crate::heap) unsafe fn finish_alloc(
+        &self,
+        layout: Layout,
+        step: AllocStep,
+    ) -> Option<NonNull<u8>> {
         if step.rest & ALL != 0 {
-            return self.alloc_plain(layout);
+            return self.alloc(layout);
         }
         // SAFETY: the caller's promise: a full warp began, and all its lanes are here.
         let warp = unsafe { Group::of(LaneMask::ALL) };
@@ -132,25 +134,24 @@ impl Heap {
     /// As for [`free`](Self::free).
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
-    pub unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {
+    pub(in crate::heap) unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
             // What all lanes wrote, before the release of the lane that frees for them.
             warp.sync();
         }
-        let offset = (block.as_ptr() as u64).wrapping_sub(self.base() as u64);
-        let slab = offset >> self.layout.slab_log2;
-        if slab >= self.layout.slabs.into() {
+        // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
+        let Located::Block(place) = self.locate(block.as_ptr() as u64, |entry| entry.load_relaxed()) else {
+            return FreeStep::ALL;
+        };
+        if !place.is_start() {
             return FreeStep::ALL;
         }
-        // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
-        let entry = Entry(self.runs().entry(slab as u32).load_relaxed());
-        let place = entry.class().and_then(|class| self.place_of(entry, class, slab as u32, offset));
-        let Some(Place { run, block }) = place else { return FreeStep::ALL };
+        let Place { run, block, .. } = place;
         // As in `release`: only lanes that met above may leave their blocks to one of them.
         let warp = Group::converged().whole().filter(|warp| warp.all(group.whole().is_some()));
         let bits = match warp {
-            Some(warp) => self.gather(warp, Place { run, block }),
+            Some(warp) => self.gather(warp, place),
             None => 1 << (block % WORD_BITS),
         };
         let w = block / WORD_BITS;
@@ -181,11 +182,11 @@ impl Heap {
     /// [`begin_free`](Self::begin_free) has returned `step` to this lane for the same block. All
     /// lanes of a warp to which it returned a `rest` make this call.
     #[inline(always)]
-    pub unsafe fn finish_free_step(&self, block: NonNull<u8>, step: FreeStep) {
+    pub(in crate::heap) unsafe fn finish_free_step(&self, block: NonNull<u8>, step: FreeStep) {
         let FreeStep { place, bits, rest } = step;
         if rest & ALL != 0 {
             // SAFETY: the promise of the caller of `begin_free`.
-            return unsafe { self.free_plain(block) };
+            return unsafe { self.free(block) };
         }
         if rest & SECOND_HALF != 0 {
             let class = SizeClass((rest >> CLASS_SHIFT) as u8 as u32);

@@ -8,15 +8,15 @@
 //! | `ring` | the spans of a cursor | nothing |
 //! | `index_set` | a hierarchy of bitmaps | membership |
 //! | `moves` | operations that hide free memory for a moment | whether a search was complete |
-//! | `parts` | the addresses of all of these | |
+//! | `heap_core` | the handle: the addresses of all of these | |
 //!
 //! `orderings` names their memory orderings.
 
 pub mod cursor;
+pub mod heap_core;
 pub mod index_set;
 pub mod moves;
 pub mod orderings;
-pub mod parts;
 pub mod ring;
 pub mod runs;
 pub mod slabs;

@@ -43,12 +43,12 @@ use crate::heap::layout::HeapLayout;
 use crate::heap::layout::bits::{WORD_BITS, full_word, has};
 use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::entry::Entry;
+use crate::heap::structures::heap_core::Parts;
 use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::{Moves, Overview};
 use crate::heap::structures::orderings::{
     BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, PUBLISH, RELEASE, RETIRE, STORE_ENTRY, SWEEP, TAKE, UNLIST,
 };
-use crate::heap::structures::parts::Parts;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 use core::array::from_fn;
 use core::ops::BitOr;
@@ -61,7 +61,7 @@ pub(in crate::heap) struct Runs<'a> {
 }
 
 /// A run and what is known of it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Run {
     /// Its first slab.
     pub first: u32,

@@ -6,6 +6,7 @@ mod owned;
 
 use crate::heap::layout::bits::{WORD_BITS, full_word};
 use crate::heap::layout::class::SizeClass;
+use crate::heap::structures::heap_core::{HeapCore, Located};
 use crate::heap::{HeapLayout, Moves};
 use crate::lanes::Group;
 use crate::machine::Coords;
@@ -21,9 +22,14 @@ pub fn heap(slabs: u32, multiprocessors: u32) -> OwnedHeap {
 }
 
 impl OwnedHeap {
+    /// The heap without the public calls.
+    pub fn core(&self) -> &HeapCore {
+        &self.heap.core
+    }
+
     /// Makes a run of the class of free slabs.
     pub fn add_run(&self, class: SizeClass, run: u32) {
-        let (heap, info) = (&self.heap, self.heap.class(class));
+        let (heap, info) = (self.core(), self.core().class(class));
         for slab in run..run + info.slabs {
             assert_ne!(heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS)), 0);
         }
@@ -33,7 +39,7 @@ impl OwnedHeap {
     /// Makes a run of the class, of which only the blocks `free` are free.
     pub fn add_run_with(&self, class: SizeClass, run: u32, free: &[u32]) {
         self.add_run(class, run);
-        let (runs, info) = (self.heap.runs(), self.heap.class(class));
+        let (runs, info) = (self.core().runs(), self.core().class(class));
         for w in 0..info.words() {
             let stays = free.iter().filter(|block| *block / WORD_BITS == w);
             let stays = stays.fold(0, |bits, block| bits | 1 << (block % WORD_BITS));
@@ -47,38 +53,35 @@ impl OwnedHeap {
 
     /// The words of the bitmap of a run.
     pub fn words(&self, class: SizeClass, run: u32) -> Vec<u32> {
-        let (runs, info) = (self.heap.runs(), self.heap.class(class));
+        let (runs, info) = (self.core().runs(), self.core().class(class));
         (0..info.words()).map(|w| runs.bits(runs.first_word(run) + w).load_relaxed()).collect()
     }
 
     /// The free blocks of a run.
     pub fn free_blocks(&self, class: SizeClass, run: u32) -> Vec<u32> {
         let words = self.words(class, run);
-        (0..self.heap.class(class).blocks)
+        (0..self.core().class(class).blocks)
             .filter(|block| words[(block / WORD_BITS) as usize] >> (block % WORD_BITS) & 1 == 1)
             .collect()
     }
 
     /// Whether a run is listed, and whether it is idle.
     pub fn hints(&self, class: SizeClass, run: u32) -> (bool, bool) {
-        let (runs, index) = (self.heap.runs(), self.layout.run_index(class, run));
+        let (runs, index) = (self.core().runs(), self.layout.run_index(class, run));
         (runs.listed().contains(index), runs.idle().contains(index))
     }
 
     pub fn is_free_slab(&self, slab: u32) -> bool {
-        self.heap.free_slabs().set.contains(slab)
+        self.core().free_slabs().set.contains(slab)
     }
 
     /// The run and the number of the block at an address.
     pub fn block_at(&self, class: SizeClass, address: u64) -> (u32, u32) {
-        let offset = address - self.heap.base() as u64;
-        let info = self.heap.class(class);
-        let slab = (offset >> self.layout.slab_log2) as u32;
-        let run =
-            slab - crate::heap::layout::entry::Entry(self.heap.runs().entry(slab).load_relaxed()).place();
-        let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-        assert_eq!(inside % info.bytes, 0);
-        (run, inside / info.bytes)
+        let Located::Block(place) = self.core().locate(address, |entry| entry.load_relaxed()) else {
+            panic!("no run at {address:#x}")
+        };
+        assert!(place.run.class == class && place.is_start());
+        (place.run.first, place.block)
     }
 
     /// Runs `run` on lanes of a warp.

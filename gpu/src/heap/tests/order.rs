@@ -26,14 +26,14 @@ const MASKS: [u32; 3] = [u32::MAX, 0x00ff_3f00, 1];
 fn one_run() -> OwnedHeap {
     let owned = heap(64, 1);
     owned.add_run(SMALL, RUN);
-    let set = owned.heap.free_slabs().set;
+    let set = owned.core().free_slabs().set;
     [0, 1].into_iter().for_each(|w| _ = set.remove_bits(w, u32::MAX));
-    owned.heap.cursor(SMALL, 0).restart(Span::new(owned.heap.class(SMALL), RUN, 1));
+    owned.core().cursor(SMALL, 0).restart(Span::new(owned.core().class(SMALL), RUN, 1));
     owned
 }
 
 fn order(owned: &OwnedHeap) -> Order<'_> {
-    Order::new(|| owned.words(SMALL, RUN), || owned.heap.overview().common().open())
+    Order::new(|| owned.words(SMALL, RUN), || owned.core().overview().common().open())
 }
 
 /// Runs `run` on the lanes of a warp, whose blocks are those of the run.
@@ -64,7 +64,7 @@ fn a_use_of_a_block_is_between_its_claim_and_its_release() {
     // The tickets before, so that the blocks lie in one word, in two, and at the end of the span.
     for (mask, before) in MASKS.into_iter().flat_map(|mask| [0, 5, 224, 250].map(|before| (mask, before))) {
         let owned = one_run();
-        owned.heap.cursor(SMALL, 0).take(before);
+        owned.core().cursor(SMALL, 0).take(before);
         check(&owned, mask, |order| {
             for _ in 0..3 {
                 let block = alloc(&owned, order);
@@ -94,8 +94,8 @@ fn the_same_for_blocks_that_a_search_finds() {
     for mask in MASKS {
         let owned = one_run();
         // No tickets are left, and there is no other span.
-        owned.heap.cursor(SMALL, 0).restart(Span::UNUSED.dry());
-        owned.heap.cursor(SMALL, 0).take(1);
+        owned.core().cursor(SMALL, 0).restart(Span::UNUSED.dry());
+        owned.core().cursor(SMALL, 0).take(1);
         check(&owned, mask, |order| {
             let block = alloc(&owned, order);
             free(&owned, order, block);
@@ -140,13 +140,13 @@ fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() 
         let owned = heap(256, 1);
         // If the slabs of the first words are not a row, another lane than the first one claims.
         for w in 0..skips {
-            owned.heap.free_slabs().set.remove_bits(w, 0x5555_5555);
+            owned.core().free_slabs().set.remove_bits(w, 0x5555_5555);
         }
-        let (runs, set) = (owned.heap.runs(), owned.heap.free_slabs().set);
+        let (runs, set) = (owned.core().runs(), owned.core().free_slabs().set);
         let first = |slab| runs.bits(runs.first_word(slab)).load_relaxed();
         // The blocks of all slabs, and the slabs.
         let free = || (0..256).map(first).chain((0..8).map(|w| set.word(w).load_relaxed())).collect();
-        let order = Order::new(free, || owned.heap.overview().common().open());
+        let order = Order::new(free, || owned.core().overview().common().open());
         let alloc = |owned: &OwnedHeap| owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap());
         // A span of several runs.
         let run = |_| assert!(alloc(&owned).is_some());
@@ -158,14 +158,14 @@ fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() 
 fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
     for mask in MASKS {
         let owned = one_run();
-        let (runs, index) = (owned.heap.runs(), owned.layout.run_index(SMALL, RUN));
+        let (runs, index) = (owned.core().runs(), owned.layout.run_index(SMALL, RUN));
         for w in 0..8 {
             runs.count_claim(RUN, runs.claim(runs.first_word(RUN) + w, u32::MAX), u32::MAX);
         }
         // The run is listed, and the search removes it from the list.
         runs.idle().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
         let order = order(&owned);
-        let search = |owned: &OwnedHeap, group| owned.heap.search(group, true, SMALL, 0, false);
+        let search = |owned: &OwnedHeap, group| owned.core().search(group, true, SMALL, 0, false);
         let done = on_ordered_lanes(Some(&order), mask, Coords::SOLE, |group| search(&owned, group));
         assert!(done.results.into_iter().all(|found| found == Found::Nothing));
         let (leader, operations) = (mask.trailing_zeros() as usize, order.operations());

@@ -71,7 +71,7 @@ impl State {
     }
 
     fn search_by(&self, class: SizeClass, makes_runs: bool) {
-        let found = self.owned.heap.search(Group::alone(), true, class, 0, makes_runs);
+        let found = self.owned.core().search(Group::alone(), true, class, 0, makes_runs);
         if let Found::Block(address) = found {
             self.keep(Some(class), NonNull::new(address as *mut u8).unwrap());
         }
@@ -157,9 +157,9 @@ const OPERATIONS: [Operation; 13] = [
     ("search", |state| state.search(CLASS)),
     ("search for another class", |state| state.search(OTHER)),
     ("search, or make a run", |state| state.search_by(CLASS, true)),
-    ("retire", |state| _ = state.owned.heap.retire_idle(0, 64)),
+    ("retire", |state| _ = state.owned.core().retire_idle(0, 64)),
     ("claim by stale tickets", |state| {
-        let runs = state.owned.heap.runs();
+        let runs = state.owned.core().runs();
         let w = runs.first_word(FIRST);
         for (w, bits) in [(w, 1), (w, 0b1110), (w + 3, u32::MAX)] {
             let old = runs.claim(w, bits);
@@ -169,9 +169,9 @@ const OPERATIONS: [Operation; 13] = [
         }
     }),
     ("lower", |state| {
-        let idle = state.owned.heap.runs().idle();
+        let idle = state.owned.core().runs().idle();
         let w = state.owned.layout.run_index(CLASS, FIRST) / WORD_BITS;
-        state.owned.heap.overview().common().during(|| idle.lower(0, w));
+        state.owned.core().overview().common().during(|| idle.lower(0, w));
     }),
 ];
 

@@ -79,7 +79,7 @@ fn blocks_in_slots_are_freed_when_their_threads_leave() {
 #[test]
 fn a_cache_serves_the_layouts_that_a_class_serves() {
     let owned = heap(256, 1);
-    let class = |size, align| owned.heap.class_of(Layout::from_size_align(size, align).unwrap());
+    let class = |size, align| owned.core().class_of(Layout::from_size_align(size, align).unwrap());
     let largest = SizeClass::of(48 << 10);
     assert_eq!([class(1, 1), class(48 << 10, 1)], [Some(SizeClass(0)), Some(largest)]);
     assert_eq!([class(0, 1), class((48 << 10) + 1, 1), class(1, 1 << 15)], [None; 3]);

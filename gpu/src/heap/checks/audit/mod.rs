@@ -16,6 +16,7 @@ use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::entry::Entry;
 use crate::heap::structures::cursor::Span;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::index_set::IndexSet;
 
 impl Heap {
@@ -23,7 +24,7 @@ impl Heap {
     /// use the heap meanwhile. Slabs from `present` on have no memory yet. Takes time linear in the
     /// metadata. The heap's memory is not accessed.
     pub fn audit(&self, present: u32, visitor: &mut impl Visitor) {
-        let mut walk = Walk { heap: self, present, visitor };
+        let mut walk = Walk { heap: &self.core, present, visitor };
         walk.moves();
         walk.classes();
         walk.sets();
@@ -32,7 +33,7 @@ impl Heap {
 }
 
 struct Walk<'a, V> {
-    heap: &'a Heap,
+    heap: &'a HeapCore,
     present: u32,
     visitor: &'a mut V,
 }

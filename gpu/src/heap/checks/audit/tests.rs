@@ -46,8 +46,8 @@ fn audit(owned: &OwnedHeap) -> Findings {
 
 /// Writes the entry of a slab, which is no longer in the free set.
 fn write(owned: &OwnedHeap, slab: u32, entry: Entry) {
-    owned.heap.free_slabs().set.remove_bits(slab / 32, 1 << (slab % 32));
-    owned.heap.runs().entry(slab).store_relaxed(entry.0);
+    owned.core().free_slabs().set.remove_bits(slab / 32, 1 << (slab % 32));
+    owned.core().runs().entry(slab).store_relaxed(entry.0);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_live_blocks_of_a_run_have_their_addresses() {
     let found = audit(&owned);
     assert_eq!(
         found.runs,
-        [(7, live.map(|block| owned.heap.slab_address(7) + 64 * u64::from(block)).into())]
+        [(7, live.map(|block| owned.core().slab_address(7) + 64 * u64::from(block)).into())]
     );
     assert_eq!(found.defects, []);
 }
@@ -67,7 +67,7 @@ fn the_live_blocks_of_a_run_have_their_addresses() {
 #[test]
 fn slabs_are_fresh_until_they_are_used() {
     let owned = heap(64, 1);
-    owned.heap.runs().entry(9).store_relaxed(Entry::FREE.0);
+    owned.core().runs().entry(9).store_relaxed(Entry::FREE.0);
     let found = audit(&owned);
     let state = |slab| (slab, if slab == 9 { FreeSlab::Used } else { FreeSlab::Fresh });
     assert!(found.free.into_iter().eq((0..64).map(state)) && found.defects.is_empty());
@@ -76,9 +76,9 @@ fn slabs_are_fresh_until_they_are_used() {
 #[test]
 fn open_moves_are_found() {
     let owned = heap(64, 1);
-    owned.heap.overview().common().begin();
+    owned.core().overview().common().begin();
     assert_eq!(audit(&owned).defects, [(None, Defect::MoveOpen { open: 1 })]);
-    owned.heap.overview().class(CLASS).begin();
+    owned.core().overview().class(CLASS).begin();
     assert_eq!(audit(&owned).defects, vec![(None, Defect::MoveOpen { open: 1 }); 2]);
 }
 
@@ -86,7 +86,7 @@ fn open_moves_are_found() {
 fn a_torn_run_is_no_run() {
     let owned = heap(256, 1);
     owned.add_run(PAIR, 4);
-    owned.heap.runs().entry(5).store_relaxed(Entry::FRESH.0);
+    owned.core().runs().entry(5).store_relaxed(Entry::FRESH.0);
     let found = audit(&owned);
     let torn = (Some(5), Defect::Torn { entry: Entry::FRESH.0 });
     assert_eq!((found.defects, found.runs), (vec![torn, (Some(5), Defect::Lost)], vec![]));
@@ -128,9 +128,9 @@ fn entries_of_nothing_are_orphans() {
 fn bits_behind_the_blocks_of_a_run_are_found() {
     let owned = heap(256, 1);
     owned.add_run(PAIR, 4);
-    let first = owned.heap.runs().first_word(4);
-    owned.heap.runs().bits(first).or_relaxed(0b1010_0000);
-    owned.heap.runs().bits(first + 3).or_relaxed(1);
+    let first = owned.core().runs().first_word(4);
+    owned.core().runs().bits(first).or_relaxed(0b1010_0000);
+    owned.core().runs().bits(first + 3).or_relaxed(1);
     let found = audit(&owned).defects;
     let beyond = |word, bits| (Some(4), Defect::BitsBeyond { word, bits });
     assert_eq!(found[..2], [beyond(0, 0b1010_0000), beyond(3, 1)]);
@@ -139,8 +139,8 @@ fn bits_behind_the_blocks_of_a_run_are_found() {
 #[test]
 fn indices_behind_the_last_slab_are_found() {
     let owned = heap(100, 1);
-    let (runs, index) = (owned.heap.runs(), owned.layout.run_index(CLASS, 0));
-    owned.heap.free_slabs().set.insert(101);
+    let (runs, index) = (owned.core().runs(), owned.layout.run_index(CLASS, 0));
+    owned.core().free_slabs().set.insert(101);
     runs.listed().insert(index + 107);
     runs.idle().insert(index + 127);
     let outside = |slab| (None, Defect::SlabOutside { slab });
@@ -150,7 +150,7 @@ fn indices_behind_the_last_slab_are_found() {
 #[test]
 fn a_word_without_its_bit_above_is_found() {
     let owned = heap(100, 1);
-    let set = owned.heap.free_slabs().set;
+    let set = owned.core().free_slabs().set;
     set.at(set.level(1).0).and_acq_rel(!(1 << 2));
     assert_eq!(audit(&owned).defects, [(None, Defect::NotRaised { level: 0, word: 2 })]);
 }
@@ -158,11 +158,11 @@ fn a_word_without_its_bit_above_is_found() {
 #[test]
 fn spans_that_were_not_replaced_or_end_outside_are_found() {
     let owned = heap(100, 1);
-    let cursor = owned.heap.cursor(CLASS, owned.layout.shards - 1);
+    let cursor = owned.core().cursor(CLASS, owned.layout.shards - 1);
     cursor.take(7);
     assert_eq!(audit(&owned).defects, [(None, Defect::SpanNotReplaced { beyond: 7 })]);
     for (end, defects) in [(100, 0), (101, 1)] {
-        cursor.restart(crate::heap::Span::new(owned.heap.class(CLASS), end - 1, 1));
+        cursor.restart(crate::heap::Span::new(owned.core().class(CLASS), end - 1, 1));
         let outside = (None, Defect::SpanOutside { end });
         assert_eq!(audit(&owned).defects, vec![outside; defects]);
     }
@@ -171,23 +171,23 @@ fn spans_that_were_not_replaced_or_end_outside_are_found() {
 #[test]
 fn spans_of_cursors_and_rings_are_visited_once() {
     let owned = heap(256, 1);
-    let info = owned.heap.class(PAIR);
-    let ring = owned.heap.ring(PAIR, 0);
+    let info = owned.core().class(PAIR);
+    let ring = owned.core().ring(PAIR, 0);
     let mut survey = ring.survey(Group::alone(), info, 0, |_| Some(false));
     let [first, second] =
         [4, 16].map(|slab| ring.add(Group::alone(), &mut survey, info, slab, 1).with_left(1));
     let span = |slab, is_current| SpanAudit { class: PAIR, shard: 0, slab, slabs: 2, is_current };
     assert_eq!(audit(&owned).spans, [span(4, false), span(16, false)]);
     for (current, expected) in [(first, [true, false]), (second, [false, true])] {
-        owned.heap.cursor(PAIR, 0).restart(current);
+        owned.core().cursor(PAIR, 0).restart(current);
         assert_eq!(audit(&owned).spans, [span(4, expected[0]), span(16, expected[1])]);
     }
     // The ring has replaced the span since.
-    owned.heap.cursor(PAIR, 0).restart(Span::new(info, 40, 1));
+    owned.core().cursor(PAIR, 0).restart(Span::new(info, 40, 1));
     assert_eq!(audit(&owned).spans, [span(4, false), span(16, false), span(40, true)]);
     // A span that begins before the heap, and one that ends after it.
     for outside in [Span::new(info, 0, 2).range() - 2, Span::new(info, 255, 1).range()] {
-        owned.heap.cursor(PAIR, 0).restart(Span::of_range(info, outside));
+        owned.core().cursor(PAIR, 0).restart(Span::of_range(info, outside));
         assert_eq!(audit(&owned).spans.len(), 2);
     }
 }
@@ -195,7 +195,7 @@ fn spans_of_cursors_and_rings_are_visited_once() {
 #[test]
 fn bits_and_counts_without_a_run_are_found() {
     let owned = heap(100, 1);
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     runs.bits(runs.first_word(9) + 3).or_relaxed(6);
     runs.count(10).add_relaxed(5);
     let expected = [
@@ -211,7 +211,7 @@ fn hints_that_disagree_with_the_bits_of_a_run_are_found() {
     owned.add_run(CLASS, 7);
     owned.add_run_with(CLASS, 8, &[]);
     owned.add_run_with(CLASS, 9, &[3]);
-    let (runs, index) = (owned.heap.runs(), owned.layout.run_index(CLASS, 0));
+    let (runs, index) = (owned.core().runs(), owned.layout.run_index(CLASS, 0));
     runs.listed().remove_bits(index / 32, 0b111 << 7);
     runs.idle().remove_bits(index / 32, 0b111 << 7);
     runs.count(8).add_relaxed(2);
@@ -228,7 +228,7 @@ fn hints_that_disagree_with_the_bits_of_a_run_are_found() {
 fn slabs_that_are_in_use_and_free_are_found() {
     let owned = heap(100, 1);
     owned.add_run(PAIR, 4);
-    owned.heap.free_slabs().set.insert(5);
+    owned.core().free_slabs().set.insert(5);
     // An allocation that is longer than the heap.
     write(&owned, 98, Entry::large(5));
     write(&owned, 99, Entry::REST);
@@ -250,8 +250,8 @@ fn a_violation_says_where_it_is_and_what_was_found() {
 #[test]
 fn slabs_without_memory_are_not_in_the_free_set() {
     let owned = heap(64, 1);
-    owned.heap.free_slabs().set.remove_bits(1, u32::MAX << 28);
-    owned.heap.free_slabs().set.insert(62);
+    owned.core().free_slabs().set.remove_bits(1, u32::MAX << 28);
+    owned.core().free_slabs().set.insert(62);
     let mut found = Findings::default();
     owned.heap.audit(60, &mut found);
     assert_eq!(found.defects, [(Some(62), Defect::Withheld)]);

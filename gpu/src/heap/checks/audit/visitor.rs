@@ -1,10 +1,10 @@
 //! The findings of an audit.
 
 use super::Violation;
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, full_word};
 use crate::heap::layout::class::ClassInfo;
 use crate::heap::layout::class::SizeClass;
+use crate::heap::structures::heap_core::HeapCore;
 
 /// Receives the findings of an audit: cursors and sets, then slabs in address order.
 pub trait Visitor {
@@ -63,7 +63,7 @@ pub struct LargeAudit {
 /// A run of a class and the state of its blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RunAudit<'a> {
-    pub(super) heap: &'a Heap,
+    pub(super) heap: &'a HeapCore,
     /// Its first slab.
     pub slab: u32,
     /// Its size class.

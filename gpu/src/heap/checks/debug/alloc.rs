@@ -21,20 +21,10 @@ const TURNS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 2 };
 const DOUBLINGS: u32 = 10;
 
 impl Heap {
-    /// Memory for `layout`, allocated at `call`.
-    #[inline(always)]
-    pub(in crate::heap) fn alloc_at(&self, layout: Layout, call: CallSite) -> Option<NonNull<u8>> {
-        if self.is_debugged() {
-            NonNull::new(self.shared().alloc_debugged(layout, call) as *mut u8)
-        } else {
-            self.alloc_plain(layout)
-        }
-    }
-
     /// The address of memory for `layout`, of which all bytes are [`UNSET`]; 0 if there is none.
     #[cold]
     #[inline(never)]
-    fn alloc_debugged(&self, layout: Layout, call: CallSite) -> u64 {
+    pub(in crate::heap) fn alloc_debugged(&self, layout: Layout, call: CallSite) -> u64 {
         let (size, align) = (layout.size(), layout.align().max(LEAST_ALIGN));
         if size == 0 {
             return layout.align() as u64;
@@ -44,7 +34,7 @@ impl Heap {
         let start = self.alloc_or_empty(bytes, align);
         if start == 0 {
             // Relaxed: a statistic.
-            self.overview().last_failed().store_relaxed(size as u64);
+            self.core.overview().last_failed().store_relaxed(size as u64);
         }
         // At 0 there is no block.
         let Ok(whole) = self.whole_around(start) else { return 0 };
@@ -65,14 +55,14 @@ impl Heap {
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
         let mut last = self.extra().ring.is_none();
         for turn in 0..TURNS {
-            if let Some(block) = self.alloc_plain(layout) {
+            if let Some(block) = self.core.alloc(layout) {
                 return block.as_ptr() as u64;
             }
             if last {
                 return 0;
             }
             // The allocation has not failed yet. Relaxed: a statistic.
-            self.failures_of(self.shard()).sub_relaxed(1);
+            self.core.failures_of(self.core.shard()).sub_relaxed(1);
             // If the quarantine was empty, one more attempt: other threads may have emptied it into
             // the heap just before.
             last = !self.empty_quarantine();
@@ -85,7 +75,7 @@ impl Heap {
 
     fn refuse(&self) -> u64 {
         // Relaxed: a figure.
-        self.failures_of(self.shard()).add_relaxed(1);
+        self.core.failures_of(self.core.shard()).add_relaxed(1);
         0
     }
 

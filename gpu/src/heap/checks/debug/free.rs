@@ -15,7 +15,7 @@ impl Heap {
         let address = user.as_ptr() as u64;
         let (block, record) = match self.freed_block(address) {
             Ok(found) => found,
-            Err(check) => return self.misuse(check, address),
+            Err(check) => return self.core.misuse(check, address),
         };
         self.check_canaries(&block, &record);
         // SAFETY: this thread has the block now (D1).
@@ -73,7 +73,7 @@ impl Heap {
             && let Some(block) = NonNull::new(start as *mut u8)
         {
             // SAFETY: out of quarantine; no one uses it but by mistake.
-            unsafe { self.free_plain(block) };
+            unsafe { self.core.free(block) };
         }
     }
 

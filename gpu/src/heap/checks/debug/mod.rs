@@ -43,11 +43,10 @@ pub use site::{CallSite, NAME_BYTES, SITE_WORDS, SITES, SiteTable};
 
 use crate::fault::FaultLog;
 use crate::heap::layout::entry::Entry;
+use crate::heap::structures::heap_core::Located;
+pub use crate::heap::structures::heap_core::{DEBUG, Debugger};
 use crate::heap::{Heap, MAX_ALIGN};
 use crate::sync::{NATIVE_LAYOUT, Site};
-
-/// Whether this build supports debug heaps: the feature `debug`.
-pub const DEBUG: bool = cfg!(feature = "debug");
 
 /// The byte around the user's bytes.
 pub const CANARY: u8 = 0xfd;
@@ -92,23 +91,10 @@ pub struct Extra {
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Extra>() == 56 && align_of::<Extra>() == 8);
 
-/// A handle's pointer to its [`Extra`], if the heap is a debug heap.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct Debugger([*const Extra; DEBUG as usize]);
-
 impl Debugger {
-    /// That of a heap that is not a debug heap.
-    pub const NONE: Debugger = Debugger([core::ptr::null(); DEBUG as usize]);
-
     /// That of a heap with this extra; `None` in a build without the feature.
     pub const fn of(extra: *const Extra) -> Option<Debugger> {
-        if DEBUG { Some(Debugger([extra; DEBUG as usize])) } else { None }
-    }
-
-    #[inline(always)]
-    fn extra(&self) -> *const Extra {
-        self.0.first().map_or(core::ptr::null(), |extra| *extra)
+        if DEBUG { Some(Debugger::at(extra.cast())) } else { None }
     }
 }
 
@@ -131,53 +117,40 @@ enum NoBlock {
 }
 
 impl Heap {
-    /// Whether the heap has canaries, poison, quarantine and sites. False in a build without the feature `debug`.
-    #[inline(always)]
-    pub fn is_debugged(&self) -> bool {
-        DEBUG && !self.parts.debugger.extra().is_null()
-    }
-
     /// The extra, for the functions of a debug heap.
     fn extra(&self) -> &Extra {
-        debug_assert!(self.is_debugged());
+        debug_assert!(self.core.is_debugged());
         // SAFETY: `from_raw_parts`' promise; the callers are reached in a debug heap alone.
-        unsafe { &*self.parts.debugger.extra() }
+        unsafe { &*self.core.parts.debugger.extra().cast::<Extra>() }
     }
 
     /// The block that an address lies in, by the entries of slabs. Certain for a thread that owns
     /// the block (I2 of `runs`).
     fn whole_around(&self, address: u64) -> Result<Whole, NoBlock> {
-        let offset = address.wrapping_sub(self.base() as u64);
-        if offset >= self.layout.bytes() {
-            return Err(NoBlock::Foreign);
-        }
-        let slab = (offset >> self.layout.slab_log2) as u32;
         // Relaxed: the entry happens before a thread owns the block or receives it from the owner.
-        let entry = Entry(self.runs().entry(slab).load_relaxed());
-        match entry.class() {
-            Some(class) => {
-                let run = slab - entry.place();
-                let inside = (offset - (u64::from(run) << self.layout.slab_log2)) as u32;
-                let (block, bytes) = (class.blocks_in(inside), u64::from(class.bytes()));
-                let start = self.slab_address(run) + u64::from(block) * bytes;
-                let there = block < class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-                if there { Ok(Whole { start, bytes }) } else { Err(NoBlock::Inside) }
+        match self.core.locate(address, |entry| entry.load_relaxed()) {
+            Located::Outside => Err(NoBlock::Foreign),
+            Located::Block(place) if place.is_in_block() => {
+                let bytes = u64::from(place.run.class.bytes());
+                let start = self.core.slab_address(place.run.first) + u64::from(place.block) * bytes;
+                Ok(Whole { start, bytes })
             }
-            None if entry.is_free() => Err(NoBlock::Free),
-            None => self.large_around(slab),
+            Located::Block(_) => Err(NoBlock::Inside),
+            Located::Slab(_, entry) if entry.is_free() => Err(NoBlock::Free),
+            Located::Slab(slab, _) => self.large_around(slab),
         }
     }
 
     /// The allocation of slabs that a slab is of, near its start: the user's bytes begin at most
     /// [`MAX_ALIGN`] behind that.
     fn large_around(&self, slab: u32) -> Result<Whole, NoBlock> {
-        let furthest = (MAX_ALIGN >> self.layout.slab_log2) as u32;
+        let furthest = (MAX_ALIGN >> self.core.layout.slab_log2) as u32;
         for first in (slab.saturating_sub(furthest)..=slab).rev() {
             // Relaxed: as in `whole_around`.
-            let entry = Entry(self.runs().entry(first).load_relaxed());
+            let entry = Entry(self.core.runs().entry(first).load_relaxed());
             if let Some(slabs) = entry.large_slabs() {
-                let bytes = u64::from(slabs) << self.layout.slab_log2;
-                return Ok(Whole { start: self.slab_address(first), bytes });
+                let bytes = u64::from(slabs) << self.core.layout.slab_log2;
+                return Ok(Whole { start: self.core.slab_address(first), bytes });
             }
             if entry != Entry::REST {
                 break;

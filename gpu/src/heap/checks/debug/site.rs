@@ -12,8 +12,9 @@
 //!
 //! The host reads after the kernel has ended, which orders every write before the read. Wait-free.
 
+use super::Extra;
 use super::record::mixed;
-use super::{DEBUG, Extra};
+use crate::heap::structures::heap_core::DEBUG;
 use crate::sync::AtomicU64;
 use core::fmt;
 use core::panic::Location;

@@ -1,6 +1,7 @@
 //! Which lane of a warp frees which blocks, and what a fault of a free records.
 
 use super::*;
+use crate::heap::layout::entry::Entry;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::machine::Coords;
 use crate::test_lanes::Done;
@@ -20,7 +21,7 @@ fn gathered(block: impl Fn(u32) -> u32 + Sync) -> Done<u32> {
     let owned = heap(256, 1);
     let gather = |owned: &OwnedHeap, group: Group| {
         let run = Run { first: 3, class: SMALL, blocks: 256 };
-        owned.heap.gather(group.whole().unwrap(), Place { run, block: block(group.lane()) })
+        owned.core().gather(group.whole().unwrap(), Place { run, block: block(group.lane()), inside: 0 })
     };
     owned.on_lanes(u32::MAX, Coords::SOLE, gather)
 }
@@ -83,18 +84,26 @@ fn an_address_behind_the_last_block_of_a_run_is_no_block() {
     let owned = heap(256, 1);
     let class = SizeClass::of(20);
     owned.add_run(class, 3);
-    let entry = Entry::of_class(class, 0, 1);
-    let place =
-        |block: u64| owned.heap.place_of(entry, class, 3, (3 << 14) + 20 * block).map(|place| place.block);
-    assert_eq!([0, 799, 800, 810].map(place), [Some(0), Some(799), None, None]);
+    let place = |inside: u64| match owned
+        .core()
+        .locate(owned.core().slab_address(3) + inside, |entry| entry.load_relaxed())
+    {
+        Located::Block(place) => (place.block, place.is_start(), place.is_in_block()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        [0, 20 * 799, 20 * 799 + 19].map(place),
+        [(0, true, true), (799, true, true), (799, false, true)]
+    );
+    assert_eq!([20 * 800, 20 * 810].map(place), [(800, false, false), (810, false, false)]);
 }
 
 #[test]
 fn a_fault_has_the_entry_of_the_slab_that_was_freed() {
     let owned = heap(256, 1);
     owned.add_run(SMALL, 3);
-    let inside = owned.heap.slab_address(3) + 64 * 5 + 1;
-    for address in [inside, owned.heap.slab_address(256)] {
+    let inside = owned.core().slab_address(3) + 64 * 5 + 1;
+    for address in [inside, owned.core().slab_address(256)] {
         // SAFETY: nothing is there that a thread uses.
         unsafe { owned.heap.free(NonNull::new(address as *mut u8).unwrap()) };
     }

@@ -16,7 +16,7 @@ const LARGE: SizeClass = SizeClass::of(4096);
 
 /// The run and the number of the block that a probe claims.
 fn probe(owned: &OwnedHeap, class: SizeClass, salt: u32, takes_words: bool) -> Result<(u32, u32), Probed> {
-    match owned.heap.probe(Group::alone(), true, class, salt, takes_words) {
+    match owned.core().probe(Group::alone(), true, class, salt, takes_words) {
         Probed::Block(address) => Ok(owned.block_at(class, address)),
         other => Err(other),
     }
@@ -30,7 +30,7 @@ fn a_probe_claims_one_free_block_of_a_run() {
         // Half of the places that it looks at are in the other half of the run.
         let salt = (0..20).find(|salt| probe(&owned, SMALL, *salt, false) == Ok((77, block)));
         assert!(salt.is_some(), "block {block}");
-        assert_eq!((owned.free_blocks(SMALL, 77).len(), owned.heap.runs().free_words(77)), (0, 0));
+        assert_eq!((owned.free_blocks(SMALL, 77).len(), owned.core().runs().free_words(77)), (0, 0));
     }
 }
 
@@ -66,7 +66,7 @@ fn fully_free_words_are_left_to_cursors_unless_nothing_else_is_free() {
     owned.add_run(SMALL, 7);
     assert_eq!(probe(&owned, SMALL, 1, false), Err(Probed::NoHole));
     assert_eq!(probe(&owned, SMALL, 1, true).map(|(run, _)| run), Ok(7));
-    assert_eq!(owned.heap.runs().free_words(7), 7);
+    assert_eq!(owned.core().runs().free_words(7), 7);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn full_runs_are_unlisted() {
     // SAFETY: no thread uses the block.
     unsafe {
         owned.heap.free(
-            core::ptr::NonNull::new(owned.heap.block_address(owned.heap.class(LARGE), 90, 2) as *mut u8)
+            core::ptr::NonNull::new(owned.core().block_address(owned.core().class(LARGE), 90, 2) as *mut u8)
                 .unwrap(),
         )
     };
@@ -102,7 +102,7 @@ fn a_block_of_another_class_is_put_back() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 5, &[1, 2]);
     // Listed for the wrong class, as by a free that was late.
-    owned.heap.runs().listed().insert(owned.layout.run_index(SMALL, 5));
+    owned.core().runs().listed().insert(owned.layout.run_index(SMALL, 5));
     assert!(probe(&owned, SMALL, 0, true).is_err());
     assert_eq!(owned.free_blocks(LARGE, 5), [1, 2]);
 }
@@ -112,7 +112,7 @@ fn the_lanes_of_a_warp_probe_if_their_cursor_is_aged() {
     let owned = heap(256, 1);
     let free: Vec<u32> = (0..256).filter(|block| block % 16 < 3).collect();
     (0..250).for_each(|run| owned.add_run_with(SMALL, run, &free));
-    let cursor = owned.heap.cursor(SMALL, 0);
+    let cursor = owned.core().cursor(SMALL, 0);
     cursor.restart(cursor.span().aged());
     let tickets = cursor.span().left();
     let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, _| {
@@ -128,7 +128,7 @@ fn the_lanes_of_a_warp_probe_if_their_cursor_is_aged() {
 fn an_aged_cursor_of_whole_warps_gets_a_span_if_there_are_no_holes() {
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(SMALL, run, &[]));
-    let cursor = owned.heap.cursor(SMALL, 0);
+    let cursor = owned.core().cursor(SMALL, 0);
     cursor.restart(cursor.span().aged());
     let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, _: Group| {
         owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some()
@@ -140,7 +140,7 @@ fn an_aged_cursor_of_whole_warps_gets_a_span_if_there_are_no_holes() {
 /// Allocates by single probes for the lanes of a mask. Returns the runs of the blocks.
 fn singly(owned: &OwnedHeap, mask: u32, class: SizeClass, takes_words: bool) -> Vec<Option<u32>> {
     let done = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
-        let address = owned.heap.alloc_singly(group, true, class, takes_words);
+        let address = owned.core().alloc_singly(group, true, class, takes_words);
         (address != 0).then(|| owned.block_at(class, address).0)
     });
     done.results
@@ -167,7 +167,7 @@ fn lanes_that_find_no_block_make_as_many_runs_as_they_need() {
 fn lanes_without_a_free_slab_give_up_soon() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let alloc = || interrupted(|_| (), || owned.heap.alloc_singly(Group::alone(), true, LARGE, true));
+    let alloc = || interrupted(|_| (), || owned.core().alloc_singly(Group::alone(), true, LARGE, true));
     // Each probe unlists a run.
     assert!((0..20).all(|_| alloc().result == 0));
     let last = alloc();
@@ -196,7 +196,7 @@ fn a_probe_that_loses_a_block_claims_another_one_of_the_word() {
     for at in 0..40 {
         let owned = heap(256, 1);
         owned.add_run_with(LARGE, 5, &[1, 2]);
-        let take = || _ = owned.heap.runs().claim(owned.heap.runs().first_word(5), 0b10);
+        let take = || _ = owned.core().runs().claim(owned.core().runs().first_word(5), 0b10);
         let (found, was_there) = interrupted_at(at, take, || probe(&owned, LARGE, 7, true));
         lost += u32::from(found == Ok((5, 2)));
         assert!(matches!(found, Ok((5, 1 | 2))), "{found:?} before operation {at}");

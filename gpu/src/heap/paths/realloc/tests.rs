@@ -1,13 +1,15 @@
 //! The parts of a heap that the size of a request decides.
 
 use super::*;
+use crate::heap::Heap;
+use crate::heap::layout::entry::Entry;
 use crate::heap::tests::heap::heap;
 use crate::kernel::DeviceHandle;
 
 #[test]
 fn a_block_is_that_of_a_class_or_whole_slabs() {
     let owned = heap(256, 1);
-    let bytes = |size, align| owned.heap.block_bytes(size, align);
+    let bytes = |size, align| owned.core().block_bytes(size, align);
     assert_eq!([0, 1, 100, 48 << 10].map(|size| bytes(size, 1)), [0, 16, 112, 48 << 10]);
     let slabs = [(48 << 10) + 1, 64 << 10, (64 << 10) + 1].map(|size| bytes(size, 1) >> 14);
     assert_eq!(slabs, [4, 4, 5]);
@@ -41,11 +43,11 @@ fn a_handle_names_the_memory_of_its_heap() {
 #[test]
 fn the_hints_of_shards_are_in_sectors_of_their_own() {
     let owned = heap(4096, 8);
-    let at = |shard| (&raw const *owned.heap.hint(shard)).addr();
+    let at = |shard| (&raw const *owned.core().hint(shard)).addr();
     assert_eq!([1, 2, 7].map(|shard| at(shard) - at(0)), [32, 64, 7 * 32]);
-    assert_eq!((&raw const *owned.heap.failures_of(7)).addr(), at(7) + 4);
+    assert_eq!((&raw const *owned.core().failures_of(7)).addr(), at(7) + 4);
     for (shard, failed) in [(1, 2), (7, 3), (0, u32::MAX)] {
-        owned.heap.failures_of(shard).add_relaxed(failed);
+        owned.core().failures_of(shard).add_relaxed(failed);
     }
     assert_eq!(owned.heap.failures(), 4);
 }

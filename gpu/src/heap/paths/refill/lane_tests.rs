@@ -20,80 +20,80 @@ fn demand(class: SizeClass, lanes: u32) -> Demand {
 
 /// The first slabs of the spans of a ring, and their runs.
 fn spans(owned: &OwnedHeap, class: SizeClass) -> Vec<(u32, u32)> {
-    let info = owned.heap.class(class);
-    let spans = owned.heap.ring(class, 0).spans(info).filter(|span| span.runs() > 0);
+    let info = owned.core().class(class);
+    let spans = owned.core().ring(class, 0).spans(info).filter(|span| span.runs() > 0);
     spans.map(|span| (span.first(info), span.runs())).collect()
 }
 
 /// Takes free slabs that are never free again.
 fn take_slabs(owned: &OwnedHeap, slabs: impl IntoIterator<Item = u32>) {
     for slab in slabs {
-        owned.heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+        owned.core().free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
     }
 }
 
 /// The bits of level 1 of the set of free slabs.
 fn raised(owned: &OwnedHeap) -> u32 {
-    let set = owned.heap.free_slabs().set;
+    let set = owned.core().free_slabs().set;
     set.at(set.level(1).0).load_relaxed()
 }
 
 #[test]
 fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
     let owned = heap(1024, 1);
-    let hint = owned.heap.hint(0);
+    let hint = owned.core().hint(0);
     hint.store_relaxed(100);
     // The word behind the slabs that are claimed is zero, and one before, which is not known above.
     take_slabs(&owned, (8 * 32..9 * 32).chain(32..64));
     let claim = |most, is_picky| {
         let claim = |owned: &OwnedHeap, group| {
-            owned.heap.claim_slabs(group, owned.heap.class(PAIR), 0, most, is_picky)
+            owned.core().claim_slabs(group, owned.core().class(PAIR), 0, most, is_picky)
         };
         let slabs = owned.on_lanes(LANES, Coords::SOLE, claim).results;
         assert_eq!(slabs, [slabs[0]; 3]);
         (slabs[0].first, slabs[0].len, hint.load_relaxed())
     };
-    assert_eq!(owned.heap.class(PAIR).slabs, 4);
+    assert_eq!(owned.core().class(PAIR).slabs, 4);
     assert_eq!((claim(40, true), raised(&owned)), ((96, 160, 256), !(0b1_1111 << 3)));
     // Nothing changes if there are no such slabs.
     take_slabs(&owned, (0..1024).step_by(2));
     assert_eq!((claim(1, false), claim(1, true)), ((0, 0, 256), (0, 0, 256)));
     hint.store_relaxed(5000);
-    [340, 342].into_iter().for_each(|slab| owned.heap.free_slabs().set.insert(slab));
+    [340, 342].into_iter().for_each(|slab| owned.core().free_slabs().set.insert(slab));
     assert_eq!(claim(9, false), (339, 4, 343));
 }
 
 #[test]
 fn a_span_of_several_rows_is_added_as_several_spans() {
     let owned = heap(4096, 1);
-    let info = *owned.heap.class(LARGE);
+    let info = *owned.core().class(LARGE);
     assert_eq!((info.slabs, info.span_runs(0, 8)), (16, 16));
     // Rows of three words.
     take_slabs(&owned, (0..128).step_by(4).flat_map(|word| [96 + 32 * word, 97 + 32 * word]));
-    let survey = owned.heap.ring(LARGE, 0).survey(Group::alone(), &info, 0, |_| None);
-    let span = owned.heap.find_span(Group::alone(), demand(LARGE, 8), &info, survey).unwrap();
+    let survey = owned.core().ring(LARGE, 0).survey(Group::alone(), &info, 0, |_| None);
+    let span = owned.core().find_span(Group::alone(), demand(LARGE, 8), &info, survey).unwrap();
     assert_eq!((span.first(&info), spans(&owned, LARGE)), (0, [(0, 6), (128, 6)].into()));
 }
 
 #[test]
 fn slabs_of_idle_runs_of_another_class_make_a_span() {
     let owned = heap(256, 1);
-    let info = *owned.heap.class(PAIR);
+    let info = *owned.core().class(PAIR);
     let most = info.span_runs(0, 1);
     assert!((3..30).contains(&most) && info.slabs == 2, "{most}");
     (0..256).for_each(|run| owned.add_run(LARGE, run));
     let find = || {
-        let survey = owned.heap.ring(PAIR, 0).survey(Group::alone(), &info, 0, |_| None);
-        owned.heap.find_span(Group::alone(), demand(PAIR, 1), &info, survey)
+        let survey = owned.core().ring(PAIR, 0).survey(Group::alone(), &info, 0, |_| None);
+        owned.core().find_span(Group::alone(), demand(PAIR, 1), &info, survey)
     };
     let span = find().unwrap();
     assert_eq!((span.first(&info), span.runs()), (0, most));
     // No more runs were retired than there are slabs in the span.
     let gone = (0..256).filter(|run| !owned.hints(LARGE, *run).1).count() as u32;
     assert_eq!(gone, 2 * most);
-    assert_eq!(owned.heap.free_slabs().claim(Group::alone(), 0, 1, 1, false), Slabs::NONE);
+    assert_eq!(owned.core().free_slabs().claim(Group::alone(), 0, 1, 1, false), Slabs::NONE);
     // The other runs are allocated.
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     for (run, full) in (0..most).map(|i| (2 * i, 0b11)).chain((2 * most..256).map(|run| (run, 0xf))) {
         runs.count_claim(run, runs.claim(runs.first_word(run), full), full);
     }
@@ -105,10 +105,10 @@ fn idle_runs_behind_those_that_are_not_fully_free_are_found() {
     // In the word of the second lane, and behind the words of all three.
     for run in [37, 101] {
         let owned = heap(256, 1);
-        let (runs, next) = (owned.heap.runs(), SizeClass(LARGE.0 + 1));
+        let (runs, next) = (owned.core().runs(), SizeClass(LARGE.0 + 1));
         let has = || {
             let has =
-                |owned: &OwnedHeap, group| owned.heap.has_idle_run(group, LARGE, owned.heap.class(LARGE));
+                |owned: &OwnedHeap, group| owned.core().has_idle_run(group, LARGE, owned.core().class(LARGE));
             let found = owned.on_lanes(0b111, Coords::SOLE, has).results;
             assert_eq!(found, [found[0]; 3]);
             found[0]
@@ -134,7 +134,7 @@ fn a_search_for_idle_runs_starts_at_a_place_that_depends_on_the_thread() {
     owned.add_run(LARGE, 100);
     // Thread 1 starts at the golden ratio of the slabs and removes the run behind it on its way.
     let at = Coords { thread_idx: [1, 0, 0], ..Coords::SOLE };
-    let has = |owned: &OwnedHeap, group| owned.heap.has_idle_run(group, LARGE, owned.heap.class(LARGE));
+    let has = |owned: &OwnedHeap, group| owned.core().has_idle_run(group, LARGE, owned.core().class(LARGE));
     assert_eq!(owned.on_lanes(1, at, has).results, [true]);
     let idle = |run| owned.hints(LARGE, run).1;
     assert_eq!([10, 100, 200].map(idle), [false, true, false]);
@@ -143,17 +143,17 @@ fn a_search_for_idle_runs_starts_at_a_place_that_depends_on_the_thread() {
 #[test]
 fn no_runs_are_retired_while_the_class_has_a_fully_free_one() {
     let owned = heap(64, 1);
-    let info = *owned.heap.class(LARGE);
+    let info = *owned.core().class(LARGE);
     (0..62).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     let other = SizeClass(LARGE.0 + 1);
     owned.add_run(LARGE, 62);
     owned.add_run(other, 63);
     let find = |group: Group| {
-        let survey = owned.heap.ring(LARGE, 0).survey(group, &info, 0, |_| None);
-        owned.heap.find_span(group, demand(LARGE, 1), &info, survey).map(|span| span.first(&info))
+        let survey = owned.core().ring(LARGE, 0).survey(group, &info, 0, |_| None);
+        owned.core().find_span(group, demand(LARGE, 1), &info, survey).map(|span| span.first(&info))
     };
     assert_eq!((find(Group::alone()), owned.hints(other, 63).1), (None, true));
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     runs.count_claim(62, runs.claim(runs.first_word(62), u32::MAX), 0xf);
     assert_eq!((find(Group::alone()), owned.hints(other, 63).1), (Some(63), false));
 }
@@ -161,8 +161,8 @@ fn no_runs_are_retired_while_the_class_has_a_fully_free_one() {
 #[test]
 fn a_span_of_the_ring_with_free_blocks_is_the_next_one() {
     let owned = heap(256, 1);
-    let (info, group) = (*owned.heap.class(LARGE), Group::alone());
-    let ring = owned.heap.ring(LARGE, 0);
+    let (info, group) = (*owned.core().class(LARGE), Group::alone());
+    let ring = owned.core().ring(LARGE, 0);
     let mut survey = ring.survey(group, &info, 0, |_| None);
     for run in [50, 60, 70] {
         let free: &[u32] = if run == 70 { &[0, 1, 2, 3] } else { &[] };
@@ -170,9 +170,9 @@ fn a_span_of_the_ring_with_free_blocks_is_the_next_one() {
         ring.add(group, &mut survey, &info, run, 1);
     }
     let seen = Span::new(&info, 50, 1).with_left(0);
-    owned.heap.cursor(LARGE, 0).restart(seen);
-    assert!(owned.heap.replace_span(group, Demand { seen, ..demand(LARGE, 1) }));
-    let now = owned.heap.cursor(LARGE, 0).span();
+    owned.core().cursor(LARGE, 0).restart(seen);
+    assert!(owned.core().replace_span(group, Demand { seen, ..demand(LARGE, 1) }));
+    let now = owned.core().cursor(LARGE, 0).span();
     assert_eq!((now.first(&info), now.runs(), now.slot(), now.left()), (70, 1, 2, 4));
     assert_eq!(spans(&owned, LARGE), [(50, 1), (60, 1), (70, 1)]);
 }
@@ -181,16 +181,16 @@ fn a_span_of_the_ring_with_free_blocks_is_the_next_one() {
 fn a_dry_cursor_makes_no_move_while_there_are_no_runs() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let (common, group) = (owned.heap.overview().common(), Group::alone());
+    let (common, group) = (owned.core().overview().common(), Group::alone());
     let replace = |seen| {
         let mut is_found = false;
         let moves = moves_of(common, || {
-            is_found = owned.heap.replace_span(group, Demand { seen, ..demand(LARGE, 1) });
+            is_found = owned.core().replace_span(group, Demand { seen, ..demand(LARGE, 1) });
         });
         (is_found, moves > 0)
     };
     // The first two times, the idle marks of all runs are removed, and the bits above them.
-    let seen = || owned.heap.cursor(LARGE, 0).span();
+    let seen = || owned.core().cursor(LARGE, 0).span();
     assert_eq!([replace(seen()), replace(seen())], [(false, true); 2]);
     assert!(seen().is_dry());
     assert_eq!(replace(seen()), (false, false));
@@ -201,30 +201,30 @@ fn a_cursor_is_dry_until_there_is_memory() {
     let group = Group::alone();
     // Free slabs, a free span of the ring, or idle runs of another class.
     let found: [fn(&OwnedHeap); 3] = [
-        |owned| owned.heap.free_slabs().set.insert(9),
+        |owned| owned.core().free_slabs().set.insert(9),
         |owned| {
-            let (ring, info) = (owned.heap.ring(LARGE, 0), owned.heap.class(LARGE));
+            let (ring, info) = (owned.core().ring(LARGE, 0), owned.core().class(LARGE));
             let mut survey = ring.survey(Group::alone(), info, 0, |_| None);
-            owned.heap.free_slabs().set.insert(9);
+            owned.core().free_slabs().set.insert(9);
             owned.add_run(LARGE, 9);
             ring.add(Group::alone(), &mut survey, info, 9, 1);
-            owned.heap.cursor(LARGE, 0).restart(Span::UNUSED.in_slot(7).dry());
+            owned.core().cursor(LARGE, 0).restart(Span::UNUSED.in_slot(7).dry());
         },
         |owned| {
-            owned.heap.free_slabs().set.insert(9);
+            owned.core().free_slabs().set.insert(9);
             owned.add_run(SizeClass::of(64), 9);
         },
     ];
     for make in found {
         let owned = heap(64, 1);
         take_slabs(&owned, 0..64);
-        let (cursor, demand) = (owned.heap.cursor(LARGE, 0), demand(LARGE, 1));
-        let replace = || owned.heap.replace_span(group, Demand { seen: cursor.span(), ..demand });
+        let (cursor, demand) = (owned.core().cursor(LARGE, 0), demand(LARGE, 1));
+        let replace = || owned.core().replace_span(group, Demand { seen: cursor.span(), ..demand });
         assert!((0..3).all(|_| !replace() && cursor.span().is_dry()));
         make(&owned);
         assert!(replace());
         let now = cursor.span();
-        assert_eq!((now.first(owned.heap.class(LARGE)), now.left(), now.is_dry()), (9, 4, false));
+        assert_eq!((now.first(owned.core().class(LARGE)), now.left(), now.is_dry()), (9, 4, false));
     }
 }
 
@@ -236,10 +236,10 @@ fn only_the_lanes_of_a_class_without_memory_find_their_cursor_dry() {
     let refill = |owned: &OwnedHeap, group: Group| {
         let class = if group.lane() == 5 { PAIR } else { LARGE };
         let peers = group.matching(class.0);
-        owned.heap.refill(group, peers, true, class, 0, Span::UNUSED, false)
+        owned.core().refill(group, peers, true, class, 0, Span::UNUSED, false)
     };
     assert_eq!(owned.on_lanes(LANES, Coords::SOLE, refill).results, [false, true, false]);
-    let dry = |class| owned.heap.cursor(class, 0).span().is_dry();
+    let dry = |class| owned.core().cursor(class, 0).span().is_dry();
     assert_eq!([LARGE, PAIR].map(dry), [false, true]);
 }
 
@@ -259,9 +259,9 @@ fn aged_heap(free: u32, blocks: &[u32]) -> OwnedHeap {
 fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
     let owned = aged_heap(free, blocks);
     owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-        owned.heap.replace_span(group, Demand { must, ..demand(SMALL, lanes) })
+        owned.core().replace_span(group, Demand { must, ..demand(SMALL, lanes) })
     });
-    owned.heap.cursor(SMALL, 0).span().is_aged()
+    owned.core().cursor(SMALL, 0).span().is_aged()
 }
 
 #[test]
@@ -282,11 +282,11 @@ fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
     // Fully free words count, too. A sample finds none of a quarter of free blocks once in 10^8.
     let is_aged_with = |free: u32, blocks: u32, must: bool| {
         let owned = aged_heap(free, &first(blocks));
-        owned.heap.overview().load().store_relaxed(((256 - free) * (256 - blocks) * SHARE) >> 16);
+        owned.core().overview().load().store_relaxed(((256 - free) * (256 - blocks) * SHARE) >> 16);
         owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-            owned.heap.replace_span(group, Demand { must, ..demand(SMALL, 31) })
+            owned.core().replace_span(group, Demand { must, ..demand(SMALL, 31) })
         });
-        let span = owned.heap.cursor(SMALL, 0).span();
+        let span = owned.core().cursor(SMALL, 0).span();
         span.is_aged() && span.is_dry() && span.is_for_probes()
     };
     assert!([(0, 64), (16, 64), (0, 80)].iter().all(|(free, blocks)| is_aged_with(*free, *blocks, false)));
@@ -301,11 +301,11 @@ fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
 fn one_group_of_some_measures_the_load_which_falls_slowly() {
     let known_after = |blocks: u32, known: u32, calls: u32| {
         let owned = aged_heap(0, &Vec::from_iter(0..blocks));
-        owned.heap.overview().load().store_relaxed(known);
+        owned.core().overview().load().store_relaxed(known);
         for _ in 0..calls {
-            owned.heap.is_aged_for_parts(Group::alone(), SMALL, owned.heap.class(SMALL));
+            owned.core().is_aged_for_parts(Group::alone(), SMALL, owned.core().class(SMALL));
         }
-        owned.heap.overview().load().load_relaxed()
+        owned.core().overview().load().load_relaxed()
     };
     let measured = (0..200).filter(|_| known_after(0, 1, 1) == SHARE).count();
     assert!((1..80).contains(&measured), "{measured} of 200");
@@ -317,14 +317,14 @@ fn one_group_of_some_measures_the_load_which_falls_slowly() {
 #[test]
 fn a_heap_that_is_empty_again_gives_up_its_aged_cursors() {
     let owned = aged_heap(0, &Vec::from_iter(0..256));
-    owned.heap.overview().load().store_relaxed(SHARE);
-    let cursor = owned.heap.cursor(SMALL, 0);
+    owned.core().overview().load().store_relaxed(SHARE);
+    let cursor = owned.core().cursor(SMALL, 0);
     // Each call stands for the end of the tickets of an aged cursor: some 190 of them.
     let crossed = (0..2000).take_while(|_| {
         cursor.restart(Span::UNUSED.aged_for_parts());
         let seen = cursor.span();
         owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-            owned.heap.replace_span(group, Demand { seen, ..demand(SMALL, 31) })
+            owned.core().replace_span(group, Demand { seen, ..demand(SMALL, 31) })
         });
         cursor.span().is_aged()
     });
@@ -336,7 +336,7 @@ fn a_heap_that_is_empty_again_gives_up_its_aged_cursors() {
 fn the_load_is_the_used_share_of_all_slabs() {
     let load = |free: u32, blocks: u32| {
         let owned = aged_heap(free, &Vec::from_iter(0..blocks));
-        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| owned.heap.load(group)).results[0]
+        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| owned.core().load(group)).results[0]
     };
     assert_eq!([load(0, 0), load(0, 256)], [SHARE, 0]);
     for (free, blocks, used) in [(0, 64, 96), (0, 128, 64), (64, 64, 72), (128, 0, 64)] {

@@ -1,6 +1,7 @@
 //! Spans that change from one ring to another.
 
 use super::*;
+use crate::heap::Heap;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::machine::Coords;
 use crate::test_lanes::interrupted_at;
@@ -13,11 +14,11 @@ const LARGE: SizeClass = SizeClass::of(4096);
 /// cursor of each shard is at slot 0.
 fn rings(spans: &[(u32, u32, u32)]) -> OwnedHeap {
     let owned = heap(4096, 8);
-    let (info, group) = (*owned.heap.class(LARGE), Group::alone());
+    let (info, group) = (*owned.core().class(LARGE), Group::alone());
     assert_eq!((owned.layout.shards, info.slabs, info.blocks), (8, 2, 8));
     for (shard, first, runs) in spans {
         (0..*runs).for_each(|i| owned.add_run(LARGE, first + 2 * i));
-        let ring = owned.heap.ring(LARGE, *shard);
+        let ring = owned.core().ring(LARGE, *shard);
         let mut survey = ring.survey(group, &info, 0, |_| Some(false));
         // Not in place of all others.
         survey.runs = u32::MAX / 8;
@@ -28,8 +29,8 @@ fn rings(spans: &[(u32, u32, u32)]) -> OwnedHeap {
 
 /// The spans of the ring of a shard: their first slabs, and their runs.
 fn ring_of(owned: &OwnedHeap, shard: u32) -> Vec<(u32, u32)> {
-    let info = owned.heap.class(LARGE);
-    let spans = owned.heap.ring(LARGE, shard).spans(info).filter(|span| span.runs() > 0);
+    let info = owned.core().class(LARGE);
+    let spans = owned.core().ring(LARGE, shard).spans(info).filter(|span| span.runs() > 0);
     spans.map(|span| (span.first(info), span.runs())).collect()
 }
 
@@ -40,9 +41,9 @@ fn demand(lanes: u32) -> Demand {
 /// Takes over a span for shard 0 by a full warp that asks for blocks, or by three lanes that do.
 fn take_over(owned: &OwnedHeap, mask: u32) -> Option<u32> {
     let taken = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
-        let info = owned.heap.class(LARGE);
-        let mut survey = owned.heap.ring(LARGE, 0).survey(group, info, 0, |_| Some(false));
-        let span = owned.heap.take_over(group, demand(group.count()), info, &mut survey);
+        let info = owned.core().class(LARGE);
+        let mut survey = owned.core().ring(LARGE, 0).survey(group, info, 0, |_| Some(false));
+        let span = owned.core().take_over(group, demand(group.count()), info, &mut survey);
         span.map(|span| span.first(info))
     });
     assert!(taken.results.iter().all(|span| *span == taken.results[0]));
@@ -51,7 +52,7 @@ fn take_over(owned: &OwnedHeap, mask: u32) -> Option<u32> {
 
 /// Claims a block of a fully free run with one word.
 fn occupy(owned: &OwnedHeap, run: u32, full: u32) {
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     runs.count_claim(run, runs.claim(runs.first_word(run), 1), full);
 }
 
@@ -76,7 +77,7 @@ fn a_span_that_is_in_use_stays_in_its_ring() {
     occupy(&owned, 300, 0xff);
     assert_eq!(take_over(&owned, u32::MAX), None);
     let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
-    owned.heap.runs().entry(300).store_relaxed(Heap::free_entry());
+    owned.core().runs().entry(300).store_relaxed(Heap::free_entry());
     assert_eq!(take_over(&owned, u32::MAX), None);
     // Of its second run.
     let owned = rings(&[(3, 200, 2), (3, 300, 2)]);
@@ -96,14 +97,14 @@ fn parts_of_warps_take_over_spans_of_the_shards_that_they_use() {
 fn a_span_that_another_group_has_taken_is_not_taken_again() {
     for at in 0.. {
         let owned = rings(&[(1, 200, 2), (1, 300, 2)]);
-        let (info, ring) = (owned.heap.class(LARGE), owned.heap.ring(LARGE, 1));
+        let (info, ring) = (owned.core().class(LARGE), owned.core().ring(LARGE, 1));
         let ((last, _), mut is_removed) = (ring.last(info), false);
         let other = || is_removed = ring.remove(last);
         // Thread 0 is for the ring of shard 1.
         let (span, was_there) = interrupted_at(at, other, || {
             let group = Group::alone();
-            let mut survey = owned.heap.ring(LARGE, 0).survey(group, info, 0, |_| None);
-            owned.heap.take_over(group, demand(32), info, &mut survey)
+            let mut survey = owned.core().ring(LARGE, 0).survey(group, info, 0, |_| None);
+            owned.core().take_over(group, demand(32), info, &mut survey)
         });
         if !was_there {
             break;

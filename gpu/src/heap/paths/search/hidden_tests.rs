@@ -17,15 +17,15 @@ const OTHER: SizeClass = SizeClass::of(64);
 type Search = fn(&OwnedHeap) -> Found;
 
 const SEARCHES: [(&str, Search); 3] = [
-    ("of the class", |owned| owned.heap.search(Group::alone(), true, CLASS, 0, false)),
-    ("of another class", |owned| owned.heap.search(Group::alone(), true, OTHER, 0, false)),
-    ("for a slab", |owned| owned.heap.search_large(1, 1)),
+    ("of the class", |owned| owned.core().search(Group::alone(), true, CLASS, 0, false)),
+    ("of another class", |owned| owned.core().search(Group::alone(), true, OTHER, 0, false)),
+    ("for a slab", |owned| owned.core().search_large(1, 1)),
 ];
 
 /// A heap of which only the slabs `free` are free.
 fn with_slabs(free: core::ops::Range<u32>) -> OwnedHeap {
     let owned = heap(64, 1);
-    let set = owned.heap.free_slabs().set;
+    let set = owned.core().free_slabs().set;
     for slab in (0..64).filter(|slab| !free.contains(slab)) {
         set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
     }
@@ -68,7 +68,7 @@ fn is_never_hidden(searches: &[(&str, Search)], made: fn() -> OwnedHeap, operate
 #[test]
 fn retired_runs_are_not_hidden() {
     is_never_hidden(&SEARCHES, with_run, |owned| {
-        owned.heap.retire_idle(0, 1);
+        owned.core().retire_idle(0, 1);
     });
 }
 
@@ -77,11 +77,11 @@ fn runs_that_are_not_retired_are_not_hidden() {
     // A block is allocated, which the count does not show yet.
     let made = || {
         let owned = with_run();
-        owned.heap.runs().claim(owned.heap.runs().first_word(40), 1);
+        owned.core().runs().claim(owned.core().runs().first_word(40), 1);
         owned
     };
     is_never_hidden(&SEARCHES[..1], made, |owned| {
-        owned.heap.retire_idle(0, 1);
+        owned.core().retire_idle(0, 1);
     });
 }
 
@@ -89,13 +89,13 @@ fn runs_that_are_not_retired_are_not_hidden() {
 fn idle_runs_whose_count_is_late_are_not_hidden() {
     let made = || {
         let owned = with_run();
-        owned.heap.runs().count(40).sub_relaxed(1);
+        owned.core().runs().count(40).sub_relaxed(1);
         owned
     };
     is_never_hidden(&SEARCHES, made, |owned| {
         let index = owned.layout.run_index(CLASS, 40);
-        let info = owned.heap.class(CLASS);
-        owned.heap.runs().sweep(CLASS, info, index / WORD_BITS, 1 << (index % WORD_BITS));
+        let info = owned.core().class(CLASS);
+        owned.core().runs().sweep(CLASS, info, index / WORD_BITS, 1 << (index % WORD_BITS));
     });
 }
 
@@ -120,7 +120,7 @@ fn slabs_are_not_hidden_while_a_search_makes_a_run() {
     };
     for made in [|| with_slabs(40..41), of_other] {
         is_never_hidden(&SEARCHES, made, |owned| {
-            _ = owned.heap.search(Group::alone(), true, CLASS, 0, true);
+            _ = owned.core().search(Group::alone(), true, CLASS, 0, true);
         });
     }
 }
@@ -131,8 +131,8 @@ fn slabs_are_not_hidden_while_a_lane_grows_a_cursor() {
         &SEARCHES,
         || with_slabs(0..4),
         |owned| {
-            let seen = owned.heap.cursor(CLASS, 0).take(1);
-            owned.heap.grow(Group::alone(), true, CLASS, 0, seen, 1);
+            let seen = owned.core().cursor(CLASS, 0).take(1);
+            owned.core().grow(Group::alone(), true, CLASS, 0, seen, 1);
         },
     );
 }
@@ -144,7 +144,7 @@ fn slabs_that_are_left_of_a_claim_are_not_hidden() {
         &SEARCHES,
         || with_slabs(0..35),
         |owned| {
-            let Slabs { len, .. } = owned.heap.free_slabs().claim(Group::alone(), 0, 2, 64, false);
+            let Slabs { len, .. } = owned.core().free_slabs().claim(Group::alone(), 0, 2, 64, false);
             assert!(len >= 30, "{len} slabs");
         },
     );
@@ -157,7 +157,7 @@ fn slabs_of_a_claim_that_fails_are_not_hidden() {
         &SEARCHES,
         || with_slabs(31..33),
         |owned| {
-            assert_ne!(owned.heap.free_slabs().claim_at(31, 3), 3);
+            assert_ne!(owned.core().free_slabs().claim_at(31, 3), 3);
         },
     );
 }

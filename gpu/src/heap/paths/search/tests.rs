@@ -26,7 +26,7 @@ fn block(owned: &OwnedHeap, class: SizeClass, found: Found) -> Option<(u32, u32)
 /// Searches by lanes that all ask for the class.
 fn search(owned: &OwnedHeap, lanes: u32, class: SizeClass) -> Vec<Option<(u32, u32)>> {
     let search =
-        |owned: &OwnedHeap, group| block(owned, class, owned.heap.search(group, true, class, 0, false));
+        |owned: &OwnedHeap, group| block(owned, class, owned.core().search(group, true, class, 0, false));
     owned.on_lanes(lanes, Coords::SOLE, search).results
 }
 
@@ -36,7 +36,8 @@ fn a_search_starts_at_a_run_that_depends_on_its_salt() {
     owned.add_run_with(LARGE, 40, &[1, 2, 3]);
     owned.add_run_with(LARGE, 200, &[1]);
     let run = |salt| {
-        block(&owned, LARGE, owned.heap.search(Group::alone(), true, LARGE, salt, false)).map(|(run, _)| run)
+        block(&owned, LARGE, owned.core().search(Group::alone(), true, LARGE, salt, false))
+            .map(|(run, _)| run)
     };
     // The golden ratio of 256 slabs is slab 158. There is one block from there on.
     assert_eq!([0, 1, 1, 0].map(run), [Some(40), Some(200), Some(40), Some(40)]);
@@ -48,7 +49,7 @@ fn a_free_block_in_any_word_of_a_run_is_found() {
     let group = Group::alone();
     for (run, free, salt) in [(1, 165, 0), (2, 3, 1), (3, 70, 7), (4, 255, 3)] {
         owned.add_run_with(SMALL, run, &[free]);
-        let claim = || owned.heap.claim_blocks(group, run, SMALL, salt, group, 0);
+        let claim = || owned.core().claim_blocks(group, run, SMALL, salt, group, 0);
         assert_eq!((claim(), claim()), ((1, Some(free)), (0, None)));
     }
 }
@@ -58,7 +59,7 @@ fn lanes_get_the_blocks_that_all_of_them_claimed() {
     let owned = heap(256, 1);
     owned.add_run_with(SMALL, 7, &[5, 40, 41, 130, 250]);
     let claim = |served: u32| {
-        let claim = |owned: &OwnedHeap, group| owned.heap.claim_blocks(group, 7, SMALL, 0, group, served);
+        let claim = |owned: &OwnedHeap, group| owned.core().claim_blocks(group, 7, SMALL, 0, group, served);
         owned.on_lanes(LANES, Coords::SOLE, claim).results
     };
     // One of them is served already.
@@ -74,7 +75,7 @@ fn no_more_blocks_are_claimed_than_lanes_ask_for() {
     owned.add_run(SMALL, 7);
     let claim = |owned: &OwnedHeap, group: Group| {
         let wanting = group.filter(group.lane() != 5);
-        owned.heap.claim_blocks(group, 7, SMALL, 0, wanting, 0)
+        owned.core().claim_blocks(group, 7, SMALL, 0, wanting, 0)
     };
     let got = owned.on_lanes(LANES, Coords::SOLE, claim).results;
     assert_eq!(got, [(2, Some(0)), (2, None), (2, Some(1))]);
@@ -102,17 +103,17 @@ fn a_search_makes_a_run_of_an_idle_one_if_no_slab_is_free() {
         (0..256).step_by(32).for_each(|block| {
             // SAFETY: no thread uses the blocks: they are those of the run.
             (block..block + 32).for_each(|block| unsafe {
-                let address = owned.heap.block_address(owned.heap.class(SMALL), 9, block);
+                let address = owned.core().block_address(owned.core().class(SMALL), 9, block);
                 owned.heap.free(core::ptr::NonNull::new(address as *mut u8).unwrap());
             });
         });
-        let search = || owned.heap.search(Group::alone(), true, LARGE, 0, makes_runs);
+        let search = || owned.core().search(Group::alone(), true, LARGE, 0, makes_runs);
         // The first ones remove the other runs from the idle set.
         let found = (0..9).map(|_| search()).find(|found| *found != Found::Unsure);
         let is_block = found.is_some_and(|found| matches!(found, Found::Block(_)));
         assert_eq!((is_block, owned.is_free_slab(9)), (makes_runs, !makes_runs), "{found:?}");
-        assert_eq!(owned.heap.runs().starts(9, LARGE, 1), makes_runs);
-        assert_eq!(owned.heap.overview().common().open(), 0);
+        assert_eq!(owned.core().runs().starts(9, LARGE, 1), makes_runs);
+        assert_eq!(owned.core().overview().common().open(), 0);
     }
 }
 
@@ -121,7 +122,7 @@ fn lanes_that_do_not_ask_get_no_block() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 3, &[0, 1, 2]);
     let search = |owned: &OwnedHeap, group: Group| {
-        owned.heap.search(group, group.lane() != 5, LARGE, 0, false) == Found::Unsure
+        owned.core().search(group, group.lane() != 5, LARGE, 0, false) == Found::Unsure
     };
     assert_eq!(owned.on_lanes(LANES, Coords::SOLE, search).results, [false, true, false]);
     assert_eq!(owned.free_blocks(LARGE, 3).len(), 1);
@@ -149,7 +150,7 @@ fn a_search_does_not_look_at_the_runs_of_the_next_class() {
 #[test]
 fn a_failed_search_is_sure_only_if_no_move_is_under_way() {
     let owned = heap(64, 1);
-    let (heap, common) = (&owned.heap, owned.heap.overview().common());
+    let (heap, common) = (owned.core(), owned.core().overview().common());
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     let search = || heap.search(Group::alone(), true, LARGE, 0, false);
     // First it removes the idle marks of runs that are not fully free.
@@ -168,14 +169,14 @@ fn a_failed_search_is_sure_only_if_no_move_is_under_way() {
 fn free_slabs_or_idle_runs_make_a_run() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let idle = owned.heap.runs().idle();
+    let idle = owned.core().runs().idle();
     let first = owned.layout.run_index(LARGE, 0);
     [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
-    let has = || [LARGE, PAIR].map(|class| owned.heap.has_any_run(owned.heap.class(class)));
+    let has = || [LARGE, PAIR].map(|class| owned.core().has_any_run(owned.core().class(class)));
     assert_eq!(has(), [false, false]);
-    owned.heap.free_slabs().set.insert(9);
+    owned.core().free_slabs().set.insert(9);
     assert_eq!(has(), [true, false]);
-    owned.heap.free_slabs().set.remove_bits(0, 1 << 9);
+    owned.core().free_slabs().set.remove_bits(0, 1 << 9);
     idle.insert(first + 40);
     assert_eq!(has(), [true, true]);
 }
@@ -184,14 +185,14 @@ fn free_slabs_or_idle_runs_make_a_run() {
 fn idle_runs_of_the_own_class_are_no_other_runs() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let (idle, layout) = (owned.heap.runs().idle(), owned.layout);
+    let (idle, layout) = (owned.core().runs().idle(), owned.layout);
     let first = layout.run_index(LARGE, 0);
     [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
-    let has = || owned.heap.has_other_run(LARGE, owned.heap.class(LARGE));
+    let has = || owned.core().has_other_run(LARGE, owned.core().class(LARGE));
     assert!(!has());
-    owned.heap.free_slabs().set.insert(9);
+    owned.core().free_slabs().set.insert(9);
     assert!(has());
-    owned.heap.free_slabs().set.remove_bits(0, 1 << 9);
+    owned.core().free_slabs().set.remove_bits(0, 1 << 9);
     let others = [LARGE.0 - 1, LARGE.0, LARGE.0 + 1].map(|class| [0, 63].map(|run| (SizeClass(class), run)));
     for (class, run) in others.into_iter().flatten() {
         let index = layout.run_index(class, run);
@@ -213,7 +214,7 @@ fn with_idle(class: SizeClass, runs: &[u32]) -> OwnedHeap {
     for slab in free_slabs(&owned) {
         owned.add_run_with(LARGE, slab, &[]);
         let index = owned.layout.run_index(LARGE, slab);
-        owned.heap.runs().idle().remove_bits(index / 32, 1 << (index % 32));
+        owned.core().runs().idle().remove_bits(index / 32, 1 << (index % 32));
     }
     owned
 }
@@ -232,7 +233,7 @@ fn idle_runs_are_retired_from_a_place_on_until_there_are_enough_slabs() {
         (43, 99, &[2, 9, 12, 40, 41, 42]),
     ] {
         let owned = with_idle(SMALL, &runs);
-        assert!(owned.heap.retire_idle(owned.layout.run_index(SMALL, start), least));
+        assert!(owned.core().retire_idle(owned.layout.run_index(SMALL, start), least));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs from {start}");
         let idle: Vec<_> = runs.into_iter().filter(|run| owned.hints(SMALL, *run).1).collect();
         assert!(idle.into_iter().eq(runs.into_iter().filter(|run| !expected.contains(run))));
@@ -247,7 +248,7 @@ fn the_slabs_of_retired_runs_are_counted() {
     {
         let owned = with_idle(PAIR, &[4, 30, 38, 50]);
         let start = owned.layout.run_index(PAIR, 0);
-        assert!(owned.heap.retire_idle(start, least));
+        assert!(owned.core().retire_idle(start, least));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs");
     }
 }
@@ -255,11 +256,11 @@ fn the_slabs_of_retired_runs_are_counted() {
 #[test]
 fn nothing_is_retired_where_no_run_is_fully_free() {
     let owned = with_idle(SMALL, &[]);
-    assert!(!owned.heap.retire_idle(0, 8));
+    assert!(!owned.core().retire_idle(0, 8));
     let index = owned.layout.run_index(LARGE, 20);
-    owned.heap.runs().idle().insert(index);
-    assert!(!owned.heap.retire_idle(0, 8));
-    assert!(!owned.heap.runs().idle().contains(index));
+    owned.core().runs().idle().insert(index);
+    assert!(!owned.core().retire_idle(0, 8));
+    assert!(!owned.core().runs().idle().contains(index));
 }
 
 #[test]
@@ -267,9 +268,9 @@ fn idle_runs_behind_those_that_suffice_are_not_looked_at() {
     let owned = with_idle(SMALL, &[2]);
     // Not fully free, but marked.
     let index = owned.layout.run_index(LARGE, 50);
-    owned.heap.runs().idle().insert(index);
-    assert!(owned.heap.retire_idle(owned.layout.run_index(SMALL, 0), 1));
-    assert!(owned.heap.runs().idle().contains(index));
+    owned.core().runs().idle().insert(index);
+    assert!(owned.core().retire_idle(owned.layout.run_index(SMALL, 0), 1));
+    assert!(owned.core().runs().idle().contains(index));
 }
 
 #[test]
@@ -279,9 +280,9 @@ fn one_word_of_idle_runs_is_retired_that_depends_on_the_salt() {
         [(0, 1, &[2][..]), (0, 9, &[2, 3]), (u32::MAX / 4, 1, &[40, 41]), (u32::MAX, 1, &[2])]
     {
         let owned = with_idle(SMALL, &[2, 3, 50]);
-        [40, 41].into_iter().for_each(|slab| owned.heap.free_slabs().set.insert(slab));
+        [40, 41].into_iter().for_each(|slab| owned.core().free_slabs().set.insert(slab));
         owned.add_run(PAIR, 40);
-        owned.heap.retire_one(salt, least);
+        owned.core().retire_one(salt, least);
         assert_eq!(free_slabs(&owned), expected);
     }
 }

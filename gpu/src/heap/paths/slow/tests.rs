@@ -49,12 +49,12 @@ fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
     let owned = heap(256, 1);
     let (small, group) = (SizeClass::of(64), Group::alone());
     // 80 full runs: a lane that took 65 tickets in each turn would not come to their end.
-    let info = *owned.heap.class(small);
+    let info = *owned.core().class(small);
     assert!(80 * info.blocks > DRAWS * (MOST_TAKEN + 1));
     (0..80).for_each(|run| owned.add_run_with(small, run, &[]));
-    let ring = owned.heap.ring(small, 0);
+    let ring = owned.core().ring(small, 0);
     let mut survey = ring.survey(group, &info, 0, |_| None);
-    owned.heap.cursor(small, 0).restart(ring.add(group, &mut survey, &info, 0, 80));
+    owned.core().cursor(small, 0).restart(ring.add(group, &mut survey, &info, 0, 80));
     assert!(owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some());
 }
 
@@ -62,10 +62,10 @@ fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
 /// `open` shards, which have a span of 32 free blocks.
 fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {
     let owned = heap(4096, 8);
-    let info = owned.heap.class(LARGE);
+    let info = owned.core().class(LARGE);
     assert_eq!((owned.layout.shards, info.slabs), (8, 2));
     for shard in 0..8 {
-        let (cursor, run) = (owned.heap.cursor(LARGE, shard), owned.layout.partition_start(shard));
+        let (cursor, run) = (owned.core().cursor(LARGE, shard), owned.layout.partition_start(shard));
         if open.contains(&shard) {
             (0..4).for_each(|i| owned.add_run(LARGE, run + 2 * i));
             cursor.restart(Span::new(info, run, 4));
@@ -94,7 +94,7 @@ fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
     let owned = crossed(&[], false);
     let ran = alloc(&owned);
     let run = ran.result.expect("a block") / 2 * 2;
-    assert!(owned.heap.runs().starts(run, LARGE, 2) && ran.pauses.len() as u32 > PATIENCE);
+    assert!(owned.core().runs().starts(run, LARGE, 2) && ran.pauses.len() as u32 > PATIENCE);
     assert_eq!(owned.free_blocks(LARGE, run).len(), 7);
 }
 
@@ -104,13 +104,13 @@ fn a_lane_whose_cursor_is_dry_draws_from_another_shard_before_it_searches() {
     // A search would find this run first.
     owned.add_run(LARGE, 8);
     (0..4096).filter(|slab| owned.is_free_slab(*slab)).for_each(|slab| {
-        owned.heap.free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
+        owned.core().free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
     });
     assert_eq!(alloc(&owned).result, Some(last_slab(&owned, 4)));
-    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.dry());
-    owned.heap.cursor(LARGE, 4).take(1);
+    owned.core().cursor(LARGE, 4).restart(Span::UNUSED.dry());
+    owned.core().cursor(LARGE, 4).take(1);
     // The rest of that word is live, so no probe finds it.
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     runs.claim(runs.first_word(last_slab(&owned, 4) - 1), u32::MAX);
     assert_eq!(alloc(&owned).result, Some(8));
 }
@@ -119,7 +119,7 @@ fn a_lane_whose_cursor_is_dry_draws_from_another_shard_before_it_searches() {
 fn each_lane_looks_at_the_cursor_of_another_shard() {
     let other = |owned: &OwnedHeap, mask, turn| {
         let found = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
-            owned.heap.other(group, group.matching(LARGE.0), true, LARGE, 0, turn)
+            owned.core().other(group, group.matching(LARGE.0), true, LARGE, 0, turn)
         });
         assert!(found.results.iter().all(|shard| *shard == found.results[0]));
         found.results[0]
@@ -128,11 +128,11 @@ fn each_lane_looks_at_the_cursor_of_another_shard() {
     // A full warp uses all shards. A part of a warp uses the shards 0 and 4.
     assert_eq!([u32::MAX, 0b111].map(|mask| other(&owned, mask, 0)), [Some(3), Some(4)]);
     // With fewer tickets than lanes, aged or dry.
-    owned.heap.cursor(LARGE, 4).take(30);
+    owned.core().cursor(LARGE, 4).take(30);
     assert_eq!([0b11, 0b111].map(|mask| other(&owned, mask, 0)), [Some(4), None]);
-    owned.heap.cursor(LARGE, 4).restart(Span::UNUSED.aged());
+    owned.core().cursor(LARGE, 4).restart(Span::UNUSED.aged());
     assert_eq!(other(&owned, 0b111, 0), None);
-    owned.heap.cursor(LARGE, 4).restart(Span::new(owned.heap.class(LARGE), 0, 1).dry());
+    owned.core().cursor(LARGE, 4).restart(Span::new(owned.core().class(LARGE), 0, 1).dry());
     assert_eq!(
         [0, PATIENCE - 1, PATIENCE].map(|turn| other(&owned, 0b111, turn).is_some()),
         [false, false, true]
@@ -145,7 +145,7 @@ fn only_groups_that_have_no_tickets_look_for_another_shard() {
     let next = SizeClass(LARGE.0 + 1);
     let found = owned.on_lanes(0b1111, Coords::SOLE, |owned, group| {
         let class = if group.lane() < 2 { LARGE } else { next };
-        owned.heap.other(group, group.matching(class.0), class == LARGE, class, 0, 0)
+        owned.core().other(group, group.matching(class.0), class == LARGE, class, 0, 0)
     });
     assert_eq!(found.results, [Some(4), Some(4), None, None]);
 }
@@ -167,7 +167,7 @@ fn an_allocation_waits_for_the_moves_of_other_threads() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     while !alloc(&owned).pauses.is_empty() {}
-    owned.heap.overview().common().begin();
+    owned.core().overview().common().begin();
     let ran = alloc(&owned);
     // All together, a part of a second.
     let nanos: u32 = ran.pauses.iter().sum();
@@ -179,11 +179,11 @@ fn an_allocation_waits_for_the_moves_of_other_threads() {
 fn a_lane_that_waits_for_long_takes_no_more_tickets() {
     // Another group is replacing the span all the time, and no slab is free.
     let owned = crossed(&[], false);
-    (0..4096 / WORD_BITS).for_each(|w| _ = owned.heap.free_slabs().set.remove_bits(w, u32::MAX));
-    owned.heap.overview().common().begin();
+    (0..4096 / WORD_BITS).for_each(|w| _ = owned.core().free_slabs().set.remove_bits(w, u32::MAX));
+    owned.core().overview().common().begin();
     assert_eq!((alloc(&owned).result, owned.heap.contended_failures()), (None, 1));
     // Each turn draws from one of two cursors, and not each turn has a draw (I3 of `cursor`).
-    let taken = -[0, 4].map(|shard| owned.heap.cursor(LARGE, shard).span().left()).iter().sum::<i32>();
+    let taken = -[0, 4].map(|shard| owned.core().cursor(LARGE, shard).span().left()).iter().sum::<i32>();
     assert!((PATIENCE as i32..=DRAWS as i32 + 3).contains(&taken), "{taken} tickets");
 }
 
@@ -199,8 +199,8 @@ fn a_lane_that_has_a_block_does_not_search_for_another() {
         owned.add_run_with(LARGE, run, free);
     }
     // One ticket is left for two lanes, and there is no other span.
-    let span = Span::new(owned.heap.class(LARGE), 10, 1).with_left(1);
-    owned.heap.cursor(LARGE, 0).restart(span);
+    let span = Span::new(owned.core().class(LARGE), 10, 1).with_left(1);
+    owned.core().cursor(LARGE, 0).restart(span);
     let done = owned.on_lanes(0b11, Coords::SOLE, |owned, _| {
         let block = owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap();
         owned.block_at(LARGE, block.as_ptr() as u64)
@@ -228,7 +228,7 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         let free = |block| unsafe { owned.heap.free(block) };
         blocks.into_iter().for_each(free);
         // Until the tickets of a cursor that became aged are used, and the load is known to be low.
-        owned.heap.overview().load().store_relaxed(0);
+        owned.core().overview().load().store_relaxed(0);
         for _ in 0..17_000 {
             free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
         }

@@ -1,7 +1,7 @@
 //! What retiring removes from the sets, and what it leaves there.
 
 use super::*;
-use crate::heap::Heap;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::tests::heap::{OwnedHeap, heap, moves_of};
 use std::vec::Vec;
 
@@ -14,14 +14,14 @@ fn word(owned: &OwnedHeap, class: SizeClass) -> u32 {
 }
 
 /// Marks a run idle although it is not fully free.
-fn mark_idle(heap: &Heap, run: u32) {
+fn mark_idle(heap: &HeapCore, run: u32) {
     heap.runs().idle().insert(heap.layout.run_index(SMALL, run));
 }
 
 #[test]
 fn a_free_block_in_any_word_makes_a_run_open() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.heap.runs(), owned.heap.class(SMALL), word(&owned, SMALL));
+    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
     assert_eq!((info.blocks, info.slabs, info.words()), (256, 1, 8));
     for block in 0..8 {
         owned.add_run_with(SMALL, block, &[block * 33]);
@@ -34,12 +34,12 @@ fn a_free_block_in_any_word_makes_a_run_open() {
 #[test]
 fn only_runs_before_the_first_open_one_are_unlisted() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.heap.runs(), owned.heap.class(SMALL), word(&owned, SMALL));
+    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
     for (run, free) in [(0, &[][..]), (2, &[]), (3, &[]), (5, &[40]), (6, &[]), (9, &[1])] {
         owned.add_run_with(SMALL, run, free);
     }
     let mut moves = 10;
-    let count = moves_of(owned.heap.overview().class(SMALL), || {
+    let count = moves_of(owned.core().overview().class(SMALL), || {
         let open = runs.first_open(SMALL, info, w, 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6, &mut moves);
         assert_eq!(open, Some(5));
     });
@@ -57,26 +57,26 @@ fn a_run_of_another_class_is_unlisted() {
     let owned = heap(256, 1);
     let other = SizeClass::of(128);
     owned.add_run(other, 4);
-    let (runs, w) = (owned.heap.runs(), word(&owned, SMALL));
+    let (runs, w) = (owned.core().runs(), word(&owned, SMALL));
     runs.listed().insert(owned.layout.run_index(SMALL, 4));
     let mut moves = 0;
-    assert_eq!(runs.first_open(SMALL, owned.heap.class(SMALL), w, 1 << 4, &mut moves), None);
+    assert_eq!(runs.first_open(SMALL, owned.core().class(SMALL), w, 1 << 4, &mut moves), None);
     assert_eq!((moves, owned.hints(SMALL, 4).0, owned.hints(other, 4).0), (1, false, true));
 }
 
 #[test]
 fn a_sweep_removes_the_runs_that_are_not_fully_free() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.heap.runs(), owned.heap.class(SMALL), word(&owned, SMALL));
+    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
     owned.add_run(SMALL, 1);
     for run in [0, 2, 3, 7] {
         owned.add_run_with(SMALL, run, &[7]);
-        mark_idle(&owned.heap, run);
+        mark_idle(owned.core(), run);
     }
     // The count of a run that is fully free is not complete yet.
     owned.add_run(SMALL, 6);
     runs.count(6).sub_relaxed(1);
-    let count = moves_of(owned.heap.overview().common(), || {
+    let count = moves_of(owned.core().overview().common(), || {
         assert_eq!(runs.sweep(SMALL, info, w, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6), 1 << 1);
         assert_eq!(runs.sweep(SMALL, info, w, 1 << 1), 1 << 1);
     });
@@ -89,7 +89,7 @@ fn a_sweep_removes_the_runs_that_are_not_fully_free() {
 fn a_retired_run_is_in_no_set_and_has_no_blocks() {
     let owned = heap(256, 1);
     let class = SizeClass::of(16 << 10);
-    let (runs, info, w) = (owned.heap.runs(), owned.heap.class(class), word(&owned, class));
+    let (runs, info, w) = (owned.core().runs(), owned.core().class(class), word(&owned, class));
     assert_eq!(info.slabs, 2);
     [0, 4, 6].into_iter().for_each(|run| owned.add_run(class, run));
     owned.add_run_with(class, 2, &[0]);
@@ -106,7 +106,7 @@ fn a_run_that_lost_a_block_gets_back_all_others() {
     // The count still says that the run is fully free. Some word, or all of it, is allocated.
     for free in [!(1 << 5), 0] {
         let owned = heap(256, 1);
-        let (runs, info, w) = (owned.heap.runs(), owned.heap.class(SMALL), word(&owned, SMALL));
+        let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
         owned.add_run(SMALL, 9);
         runs.claim(runs.first_word(9) + 3, !free);
         assert_eq!(runs.retire(SMALL, info, w, 1 << 9), 0);
@@ -120,7 +120,7 @@ fn a_run_that_lost_a_block_gets_back_all_others() {
 #[test]
 fn a_run_whose_count_is_late_stays_idle() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.heap.runs(), owned.heap.class(SMALL), word(&owned, SMALL));
+    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
     owned.add_run(SMALL, 9);
     runs.count(9).sub_relaxed(1);
     assert_eq!(runs.retire(SMALL, info, w, 1 << 9), 0);

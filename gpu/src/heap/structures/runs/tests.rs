@@ -11,7 +11,7 @@ const LARGE: SizeClass = SizeClass::of(16 << 10);
 #[test]
 fn the_free_words_of_a_run_are_counted() {
     let owned = heap(256, 1);
-    let (runs, run) = (owned.heap.runs(), Run { first: 3, class: SMALL, blocks: 256 });
+    let (runs, run) = (owned.core().runs(), Run { first: 3, class: SMALL, blocks: 256 });
     owned.add_run(SMALL, 3);
     let (w, mut free) = (runs.first_word(3), [0; 4]);
     for (n, words) in [8, 4, 1, 0].into_iter().enumerate() {
@@ -31,7 +31,7 @@ fn the_free_words_of_a_run_are_counted() {
 #[test]
 fn a_release_has_more_to_do_only_if_a_hint_is_missing_or_a_block_was_free() {
     let owned = heap(256, 1);
-    let (runs, run) = (owned.heap.runs(), Run { first: 3, class: SMALL, blocks: 256 });
+    let (runs, run) = (owned.core().runs(), Run { first: 3, class: SMALL, blocks: 256 });
     owned.add_run(SMALL, 3);
     let (w, index) = (runs.first_word(3), owned.layout.run_index(SMALL, 3));
     let release = |bits: u32| {
@@ -44,12 +44,12 @@ fn a_release_has_more_to_do_only_if_a_hint_is_missing_or_a_block_was_free() {
     runs.idle().remove_bits(index / 32, 1 << (index % 32));
     assert_eq!(release(0x20), (!0xe0, false, false));
     assert_eq!(release(0xc0), (!0xc0, true, true));
-    let moves = moves_of(owned.heap.overview().common(), || runs.finish_release(run, true));
+    let moves = moves_of(owned.core().overview().common(), || runs.finish_release(run, true));
     assert_eq!((moves, owned.hints(SMALL, 3)), (1, (true, true)));
     runs.listed().remove_bits(index / 32, 1 << (index % 32));
     runs.claim(w, 1);
     assert_eq!(release(1), (!1, true, false));
-    let moves = moves_of(owned.heap.overview().class(SMALL), || runs.finish_release(run, false));
+    let moves = moves_of(owned.core().overview().class(SMALL), || runs.finish_release(run, false));
     assert_eq!((moves, owned.hints(SMALL, 3)), (1, (true, true)));
 }
 
@@ -57,11 +57,11 @@ fn a_release_has_more_to_do_only_if_a_hint_is_missing_or_a_block_was_free() {
 fn a_block_of_a_run_of_several_slabs_is_put_back() {
     let owned = heap(4096, 1);
     let class = SizeClass::of(512);
-    let info = *owned.heap.class(class);
+    let info = *owned.core().class(class);
     assert_eq!((info.slabs, info.blocks), (16, 512));
     owned.add_run_with(class, 32, &[]);
     let index = owned.layout.run_index(class, 32);
-    let runs = owned.heap.runs();
+    let runs = owned.core().runs();
     for hints in [runs.listed(), runs.idle()] {
         hints.remove_bits(index / 32, 1 << (index % 32));
     }
@@ -77,7 +77,7 @@ fn a_block_of_a_run_of_several_slabs_is_put_back() {
 #[test]
 fn a_claim_in_a_run_of_another_class_changes_nothing() {
     let owned = heap(256, 1);
-    let (runs, info) = (owned.heap.runs(), owned.heap.class(LARGE));
+    let (runs, info) = (owned.core().runs(), owned.core().class(LARGE));
     owned.add_run(SizeClass::of(4096), 4);
     owned.add_run_with(SMALL, 6, &[0, 1, 2, 33]);
     let before = (owned.words(SMALL, 6), runs.free_words(6), runs.free_words(4));
@@ -88,5 +88,5 @@ fn a_claim_in_a_run_of_another_class_changes_nothing() {
         let now = (owned.words(SMALL, 6), runs.free_words(6), runs.free_words(4));
         assert_eq!((now, runs.bits(runs.first_word(4)).load_relaxed()), (before.clone(), 0xf));
     }
-    assert_eq!(runs.claim_some(6, SMALL, owned.heap.class(SMALL), 0, 0b1011), 0b11);
+    assert_eq!(runs.claim_some(6, SMALL, owned.core().class(SMALL), 0, 0b1011), 0b11);
 }

@@ -1,14 +1,42 @@
-//! The parts of a heap: its memory and its metadata.
+//! Heap core: the handle that all paths work on, and the addresses of a heap's parts.
 
 use crate::fault::FaultLog;
-use crate::heap::Heap;
-use crate::heap::checks::debug::Debugger;
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::entry::Entry;
+use crate::heap::layout::{HeapLayout, PART_SHARDS};
 use crate::heap::structures::cursor::Cursor;
+use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::Overview;
 use crate::heap::structures::ring::Ring;
+use crate::heap::structures::runs::{Run, Runs};
+use crate::heap::structures::slabs::FreeSlabs;
 use crate::sync::AtomicU32;
+use crate::thread;
+use core::ffi::c_void;
+
+/// Whether this build supports debug heaps: the feature `debug`.
+pub const DEBUG: bool = cfg!(feature = "debug");
+
+/// The address of the extra state of a debug heap; without the feature `debug`, of no bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Debugger([*const c_void; DEBUG as usize]);
+
+impl Debugger {
+    /// That of a heap that is not a debug heap.
+    pub const NONE: Debugger = Debugger([core::ptr::null(); DEBUG as usize]);
+
+    /// That of this extra state.
+    pub(in crate::heap) const fn at(extra: *const c_void) -> Debugger {
+        Debugger([extra; DEBUG as usize])
+    }
+
+    /// The extra state, or null.
+    #[inline(always)]
+    pub(in crate::heap) fn extra(&self) -> *const c_void {
+        self.0.first().map_or(core::ptr::null(), |extra| *extra)
+    }
+}
 
 /// Words from the hint of one shard to the next: each has a sector of the cache of its own.
 pub const HINT_STRIDE: usize = 8;
@@ -47,12 +75,63 @@ pub struct Parts {
     /// The log of misuse.
     pub faults: *const FaultLog,
     /// A copy of the handle, which is written before its first use.
-    pub shared: *const Heap,
+    pub shared: *const HeapCore,
     /// The extra state of a debug heap.
     pub debugger: Debugger,
 }
 
-impl Heap {
+/// A heap without what debug heaps add.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HeapCore {
+    pub(in crate::heap) parts: Parts,
+    pub(in crate::heap) layout: HeapLayout,
+}
+
+impl HeapCore {
+    /// The copy of this handle in memory, for code off the fast path: a call there passes its
+    /// address. A handle passed by value would be written to every thread's stack.
+    #[inline(always)]
+    pub(in crate::heap) fn shared(&self) -> &HeapCore {
+        // SAFETY: `from_raw_parts`' promise.
+        unsafe { &*self.parts.shared }
+    }
+
+    #[inline(always)]
+    pub(in crate::heap) fn runs(&self) -> Runs<'_> {
+        Runs { parts: &self.parts, layout: &self.layout }
+    }
+
+    pub(in crate::heap) fn free_slabs(&self) -> FreeSlabs<'_> {
+        // SAFETY: `from_raw_parts`' promise.
+        let set = unsafe { IndexSet::new(self.parts.free, self.layout.slabs) };
+        FreeSlabs { set, slabs: self.layout.slabs, moves: self.overview().common() }
+    }
+
+    /// The shard of the SM that the caller runs on. A hint: any shard would be correct.
+    #[inline(always)]
+    pub(in crate::heap) fn shard(&self) -> u32 {
+        self.layout.shard(thread::sm_id())
+    }
+
+    /// The shard for groups smaller than a warp.
+    #[inline(always)]
+    pub(in crate::heap) fn part_of(&self, shard: u32) -> u32 {
+        shard / PART_SHARDS * PART_SHARDS
+    }
+
+    /// The start of the heap's memory.
+    #[inline(always)]
+    pub(in crate::heap) const fn base(&self) -> *mut u8 {
+        self.parts.base
+    }
+
+    /// Whether the heap is a debug heap. False in a build without the feature `debug`.
+    #[inline(always)]
+    pub(in crate::heap) fn is_debugged(&self) -> bool {
+        DEBUG && !self.parts.debugger.extra().is_null()
+    }
+
     #[inline(always)]
     pub(in crate::heap) fn class(&self, class: SizeClass) -> &ClassInfo {
         debug_assert!(class.0 < self.layout.classes);
@@ -131,5 +210,58 @@ impl Heap {
     #[inline(always)]
     pub(in crate::heap) fn slab_address(&self, slab: u32) -> u64 {
         self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
+    }
+
+    /// What an address lies in, by the entry of its slab, which `load` loads. Certain for a thread
+    /// that owns the block (I2 of [`runs`](super::runs)).
+    #[inline(always)]
+    pub(in crate::heap) fn locate(&self, address: u64, load: impl FnOnce(&AtomicU32) -> u32) -> Located {
+        let offset = address.wrapping_sub(self.base() as u64);
+        let slab = offset >> self.layout.slab_log2;
+        if slab >= self.layout.slabs.into() {
+            return Located::Outside;
+        }
+        let slab = slab as u32;
+        let entry = Entry(load(self.runs().entry(slab)));
+        let Some(class) = entry.class() else { return Located::Slab(slab, entry) };
+        let first = slab - entry.place();
+        let inside = (offset - (u64::from(first) << self.layout.slab_log2)) as u32;
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
+        Located::Block(Place { run: Run { first, class, blocks }, block: class.blocks_in(inside), inside })
+    }
+}
+
+/// What an address lies in.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) enum Located {
+    /// No slab of the heap.
+    Outside,
+    /// A slab without a class: its number and its entry.
+    Slab(u32, Entry),
+    /// A run.
+    Block(Place),
+}
+
+/// A place in a run.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::heap) struct Place {
+    pub run: Run,
+    /// The number of the block in the run; not less than the run's blocks for the rest behind them.
+    pub block: u32,
+    /// Bytes from the start of the run.
+    pub inside: u32,
+}
+
+impl Place {
+    /// Whether a block starts there.
+    #[inline(always)]
+    pub fn is_start(&self) -> bool {
+        self.block * self.run.class.bytes() == self.inside && self.is_in_block()
+    }
+
+    /// Whether it is in a block, and not in the rest behind the last one.
+    #[inline(always)]
+    pub fn is_in_block(&self) -> bool {
+        self.block < self.run.blocks
     }
 }

@@ -1,31 +1,37 @@
-//! A block's cache in front of the heap: blocks of one size class, in shared memory, a few for each thread.
+//! Block cache: blocks of one size class in shared memory, a few for each thread of a thread block.
 //!
 //! ```text
 //! slot 0       | thread 0 | thread 1 | ... | thread THREADS - 1 |     0, or the address of a block
 //! slot 1       | thread 0 | thread 1 | ... |
 //! ...
-//! members      | warp 0 | warp 1 | ...                                a bit a thread: it has begun and not left
+//! members      | warp 0 | warp 1 | ...                  one bit per thread: has begun and not left
 //!
-//! of a thread, bottom to limit:   | block | block | top: 0 | 0 |
+//! of one thread, bottom to limit:   | block | block | top: 0 | 0 |
 //! ```
 //!
-//! `alloc` takes a block from the calling thread's own slots, `free` puts it there, whoever allocated it: a load and
-//! a store each, in shared memory, without atomics and fences. A thread that finds its slots empty goes to the heap,
-//! together with the lanes of its warp that do; one that finds them full gives the block to the heap.
+//! `alloc` takes a block from the slots of the calling thread. `free` puts a block into them,
+//! whichever thread allocated it. The accesses are loads and stores in shared memory, without
+//! atomics and fences. A thread with empty slots allocates from the heap, together with the lanes
+//! of its warp that do the same. A thread with full slots frees the block to the heap.
 //!
-//! - I1. The thread's slots from `bottom` up to `top` hold addresses, those from there up to `limit` hold 0.
-//! - I2. Between its calls, what the slots hold is what I1 says: also of a thread that ends there, without leaving.
-//! - I3. While a thread's bit in `members` is set, it alone uses its slots. When it has ended, whoever takes the bit
-//!   after a barrier of the block has its slots.
-//! - I4. A block in a slot is live to the heap: its slab keeps its class, and no one else is given it. So each block
-//!   that `free` took goes back to the heap exactly once: from a slot, by its thread (`drop`) or by who has its
-//!   slots (`end`), or through the thread that `alloc` gave it to.
-//! - I5. What a thread wrote to a block is before the next owner: in the cache that is the same thread; elsewhere
-//!   the heap's release and acquire order it. Where another thread gives the block back, `end`'s barrier is between
-//!   the two. PTX promises that for threads that come to the barrier; that it holds for what one wrote that has ended
-//!   before, which the barrier no longer waits for, is taken for granted.
+//! - I1. The thread's slots from `bottom` up to `top` hold addresses. Those from `top` up to
+//!   `limit` hold 0.
+//! - I2. I1 holds between the thread's calls, also for a thread that ends between two calls without
+//!   leaving.
+//! - I3. While a thread's bit in `members` is set, only this thread uses its slots. When it has
+//!   ended, the thread that clears the bit after a barrier of the thread block owns the slots.
+//! - I4. A block in a slot is live for the heap: its slab keeps its class, and the block is not
+//!   allocated to another thread. So each block that `free` or `fill` put into a slot is freed to the
+//!   heap exactly once: from a slot, by its thread (`drop`) or by the thread that owns its slots
+//!   (`end`), or by the thread to which `alloc` allocated it.
+//! - I5. The writes of a thread to a block happen before the accesses of the next owner. In the
+//!   cache, the next owner is the same thread. Outside the cache, the heap's release and acquire
+//!   order them. If another thread frees the block to the heap, `end`'s barrier is between the two.
+//!   PTX guarantees this for threads at the barrier. We *assume* it for the writes of threads that
+//!   ended before, for which the barrier does not wait.
 //!
-//! Progress: wait-free in the cache; otherwise the heap's. `begin` and `end` wait for the block.
+//! Progress: wait-free in the cache; otherwise that of the heap. `begin` and `end` wait for the
+//! thread block.
 
 mod slots;
 
@@ -46,19 +52,20 @@ use slots::Slots;
 /// The calling thread's part of its thread block's cache of one size class.
 ///
 /// `THREADS`: the number of threads with slots, those with the lowest indices in the thread block;
-/// all others use the heap. `SLOTS`: the most blocks that a thread caches. A kernel has
-/// `8 * THREADS * SLOTS` bytes of shared memory for them, and 8 for each warp. `Owner`: any type
-/// that distinguishes concurrent caches. Any divergent subset of a warp may allocate and free.
+/// all others use the heap. `SLOTS`: the maximum number of blocks that a thread caches. A kernel
+/// uses `8 * THREADS * SLOTS` bytes of shared memory for them, and 8 for each warp. `Owner`: any
+/// type that distinguishes concurrent caches. Any divergent subset of a warp may allocate and free.
 ///
 /// # Misuse
-/// A freed address that is no block of the class is passed to the heap, which checks it. A second
-/// free by a thread with the block in its slots is recorded at once. Other double frees are not
-/// detected while the block is cached: it is cached twice, or also free in the heap, and **may be
-/// allocated to two owners**. The heap records the second free that reaches it, unless the block
+/// A freed address that is not a block of the class is passed to the heap, which checks it. A
+/// second free by a thread with the block in its slots is recorded at once. Other double frees are
+/// not detected while the block is cached: it is cached twice, or also free in the heap, and **may
+/// be allocated to two owners**. The heap records the second free that reaches it, unless the block
 /// was allocated in between. [Debug heaps](crate::heap::debug) are not cached, and detect more.
 ///
 /// # Cached memory
-/// Up to `SLOTS` blocks per thread until it leaves the cache. Only this thread can allocate them.
+/// Each thread keeps up to `SLOTS` blocks until it leaves the cache. Only this thread can allocate
+/// them.
 ///
 /// ```
 /// use core::alloc::Layout;
@@ -70,42 +77,43 @@ use slots::Slots;
 ///     /// The heap is live.
 ///     pub unsafe fn churn(heap: Heap) {
 ///         let layout = Layout::new::<u64>();
-///         // SAFETY: all threads of the block come here first, and it has no other cache.
+///         // SAFETY: all threads of the block execute this call first; no other cache is in use.
 ///         let mut cache = unsafe { BlockCache::<256, 4>::begin(&heap, layout) };
 ///         for i in 0..64_u64 {
 ///             let Some(block) = cache.alloc(layout) else { break };
-///             // SAFETY: as large as a u64, and this thread's.
+///             // SAFETY: the block is as large as a u64, and this thread owns it.
 ///             unsafe { block.cast().write(i) };
-///             // SAFETY: not used any more.
+///             // SAFETY: the block is not used any more.
 ///             unsafe { cache.free(block) };
 ///         }
-///     } // Here, or wherever a thread returns, its blocks go back to the heap.
+///     } // A thread that returns, here or earlier, frees its cached blocks to the heap.
 /// }
 /// ```
 #[must_use = "a thread leaves the cache when this is dropped"]
 pub struct BlockCache<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static = ()> {
     heap: &'h Heap,
     part: Part,
-    /// A thread's own.
+    /// Each part belongs to one thread: it is not `Send`.
     owner: PhantomData<*mut Owner>,
 }
 
-/// What a thread knows of its slots and of their class. In registers, and on the stack while a slow path runs.
+/// The state of a thread's slots and their class. In registers, and on the stack during a slow
+/// path.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     class: SizeClass,
     bottom: SharedWord,
     top: SharedWord,
-    /// `bottom` for a thread without slots.
+    /// Equal to `bottom` for a thread without slots.
     limit: SharedWord,
 }
 
 impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, THREADS, SLOTS, Owner> {
-    /// Joins the thread block's cache of the size class of `layout`. The slots are empty at first.
+    /// Joins the thread block's cache of the size class of `layout`. The slots are initially empty.
     ///
-    /// A drop leaves the cache and frees the thread's blocks to the heap, without waiting. A thread
-    /// that ends without it (`thread::exit`, `mem::forget`) withholds up to `SLOTS` blocks from the
-    /// heap until another thread of the thread block calls [`end`](Self::end).
+    /// Dropping the cache leaves it and frees the thread's blocks to the heap, without waiting. A
+    /// thread that ends without a drop (`thread::exit`, `mem::forget`) withholds up to `SLOTS`
+    /// blocks from the heap until another thread of the thread block calls [`end`](Self::end).
     ///
     /// Cost: a `bar.sync`, an atomic per warp in shared memory, and a store for each slot of the
     /// thread and each warp of the cache.
@@ -130,8 +138,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         BlockCache { heap, part: Part { class, bottom, top: bottom, limit }, owner: PhantomData }
     }
 
-    /// Allocates memory for `layout`: from the thread's slots if it is of their class, otherwise by
-    /// the heap's [`alloc`](Heap::alloc). Returns `None` if the heap is out of memory.
+    /// Allocates memory for `layout`: from the thread's slots if they hold a block of its class,
+    /// otherwise by the heap's [`alloc`](Heap::alloc). Returns `None` if the heap is out of memory.
     ///
     /// Cost from a slot: a load and a store in shared memory.
     #[track_caller]
@@ -152,10 +160,10 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
     /// Frees memory of the heap: to the thread's slots if it is a block of their class and a slot
     /// is empty, otherwise to the heap. Any thread may have allocated it, with or without a cache.
     /// A second free of a block that is still in the thread's slots frees nothing and is recorded,
-    /// like every misuse that the heap detects; not every double free is detected.
+    /// like every misuse that the heap detects. Not every double free is detected.
     ///
-    /// Cost to a slot: a load of the slab's entry, mostly from the L1, a load for each block in the
-    /// thread's slots, and a store in shared memory.
+    /// Cost of a free to a slot: a load of the slab's entry, mostly from the L1, a load for each
+    /// block in the thread's slots, and a store in shared memory.
     ///
     /// # Safety
     /// No thread uses the memory any more.
@@ -172,12 +180,12 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         }
     }
 
-    /// Allocates up to `blocks` blocks from the heap into empty slots. Returns their number: fewer
-    /// if the slots are full or the heap is out of memory. Cost: a heap allocation for each block,
-    /// together for all converged lanes.
+    /// Allocates up to `blocks` blocks from the heap into empty slots. Returns their number, which
+    /// is smaller if the slots are full or the heap is out of memory. Cost: one heap allocation for
+    /// each block, together for all converged lanes.
     #[inline(always)]
     pub fn fill(&mut self, blocks: u32) -> u32 {
-        // SAFETY: 4 is a power of two, and a block is far smaller than the limit.
+        // SAFETY: 4 is a power of two, and the size of a block is far below the limit.
         let layout = unsafe { Layout::from_size_align_unchecked(self.part.class.bytes() as usize, 4) };
         for filled in 0..blocks {
             if self.part.top == self.part.limit {
@@ -204,22 +212,22 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         drop(self);
         // SAFETY: the caller's promise.
         unsafe { thread::sync_threads() };
-        // SAFETY: all threads have left, or have ended.
+        // SAFETY: all threads have left or have ended.
         unsafe { Slots::<THREADS, SLOTS, Owner>::reclaim(heap) };
     }
 
-    /// Takes the block of the highest slot that has one.
+    /// Takes the block out of the highest slot that holds one.
     #[inline(always)]
     fn pop(&mut self) -> u64 {
         self.part.top = self.part.top.minus(THREADS);
         // SAFETY: a slot of this thread (I1).
         let address = unsafe { self.part.top.load_relaxed() };
-        // SAFETY: the same; empty now (I2).
+        // SAFETY: as above; the slot is empty now (I2).
         unsafe { self.part.top.store_relaxed(0) };
         address
     }
 
-    /// Puts a block in the lowest slot that has none; there is one.
+    /// Puts a block into the lowest empty slot. There is one.
     #[inline(always)]
     fn push(&mut self, address: u64) {
         // SAFETY: a slot of this thread (I1).
@@ -227,11 +235,11 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         self.part.top = self.part.top.plus(THREADS);
     }
 
-    /// Whether the thread's slots hold this block.
+    /// Whether a slot of the thread holds this block.
     #[inline(always)]
     fn holds(&self, address: u64) -> bool {
         let mut slot = self.part.bottom;
-        // At most `SLOTS` turns (I1).
+        // At most `SLOTS` iterations (I1).
         while slot != self.part.top {
             // SAFETY: a slot of this thread.
             if unsafe { slot.load_relaxed() } == address {
@@ -242,7 +250,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         false
     }
 
-    /// Runs what is off the fast path, with the thread's part in memory meanwhile.
+    /// Calls a function off the fast path, with the thread's part in memory meanwhile.
     #[inline(always)]
     fn aside<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
         let heap = self.heap.shared();
@@ -269,11 +277,13 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Drop for BlockCache<'
 }
 
 impl HeapCore {
-    /// Whether a block of the class starts at `address`, which is live if anything is.
+    /// Whether a block of the class starts at `address`. The caller passes a live block, or an
+    /// address that is not a block.
     #[inline(always)]
     fn is_block_of(&self, class: SizeClass, address: u64) -> bool {
         // The caller owns the block or received it from the owner, so the entry was written before
-        // (I2 of `runs`). Through the L1, which the acquire of a claim or of the caller empties.
+        // (I2 of `runs`). The load may hit the L1, which the acquire of a claim or of the caller
+        // invalidates.
         // SAFETY: no thread writes the entry of a slab with a live block (I2 of `runs`).
         let located = self.locate(address, |entry| unsafe { entry.load_unraced() });
         matches!(located, Located::Block(place) if place.run.class == class && place.is_start())

@@ -1,4 +1,4 @@
-//! The slots of a block's threads, in shared memory, and who uses them.
+//! Slots of the threads of a thread block in shared memory, and the threads that use them.
 
 use crate::heap::Heap;
 use crate::lanes::Group;
@@ -8,7 +8,7 @@ use crate::units::WARP_SIZE;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// The cache's piece of shared memory.
+/// The cache's piece of shared memory: the slots, and one word of members for each warp.
 pub(super) struct Slots<const THREADS: u32, const SLOTS: u32, Owner>(PhantomData<Owner>);
 
 impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> SharedMemory for Slots<THREADS, SLOTS, Owner> {
@@ -18,13 +18,14 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> SharedMemory for Slot
 impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS, Owner> {
     const WARPS: u32 = THREADS.div_ceil(WARP_SIZE);
 
-    /// The members of warp `warp`, one of [`Self::WARPS`].
+    /// The word of the members of warp `warp`, one of [`Self::WARPS`].
     #[inline(always)]
     pub fn members(warp: u32) -> SharedWord {
         SharedWord::first::<Self>().plus(THREADS * SLOTS + warp)
     }
 
-    /// The lowest slot of thread `thread`, one of `THREADS`; the others follow, each `THREADS` further on.
+    /// The lowest slot of thread `thread`, one of `THREADS`. Its other slots follow at a stride of
+    /// `THREADS`.
     #[inline(always)]
     pub fn bottom(thread: u32) -> SharedWord {
         SharedWord::first::<Self>().plus(thread)
@@ -36,7 +37,8 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
     /// As for [`BlockCache::begin`](super::BlockCache::begin).
     #[inline(never)]
     pub unsafe fn join() {
-        // A warp of which all threads have ended has no one to clear its word: everyone clears all.
+        // Every thread clears all words: if all threads of a warp have ended, none of them can
+        // clear its word.
         for warp in 0..Self::WARPS {
             // SAFETY: a word of the piece.
             unsafe { Self::members(warp).store_relaxed(0) };
@@ -51,7 +53,7 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
         let lanes = Group::converged();
         let joining = lanes.ballot(thread < THREADS);
         if lanes.leads() && !joining.is_empty() {
-            // SAFETY: a word of the piece: some thread of the warp has slots.
+            // SAFETY: a word of the piece: at least one thread of the warp has slots.
             unsafe { Self::members(thread / WARP_SIZE).or_relaxed(joining.0.into()) };
         }
         // No lane leaves before its bit is set.
@@ -65,32 +67,34 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
         let lanes = Group::converged();
         let leaving = lanes.ballot(thread < THREADS);
         if lanes.leads() && !leaving.is_empty() {
-            // SAFETY: a word of the piece, as in `join`. One lane for all: their slots are empty before they vote.
+            // SAFETY: a word of the piece, as in `join`. One lane writes for all: their slots are
+            // empty before the ballot.
             unsafe { Self::members(thread / WARP_SIZE).and_relaxed(!u64::from(leaving.0)) };
         }
     }
 
-    /// Empties the slots from `top` down to `bottom`, the calling thread's.
+    /// Frees the blocks in the slots from `top` down to `bottom` to the heap. The calling thread
+    /// owns the slots.
     #[inline(never)]
     pub fn flush(heap: &Heap, bottom: SharedWord, top: SharedWord) {
         let mut top = top;
         while top != bottom {
             top = top.minus(THREADS);
-            // SAFETY: a slot of the calling thread.
+            // SAFETY: the calling thread owns the slot.
             let block = unsafe { top.load_relaxed() };
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { top.store_relaxed(0) };
             if let Some(block) = NonNull::new(block as *mut u8) {
-                // SAFETY: it was freed into the cache (I4).
+                // SAFETY: the block was freed into the cache (I4).
                 unsafe { heap.free(block) };
             }
         }
     }
 
-    /// Empties the slots of all threads that ended without leaving.
+    /// Frees the blocks in the slots of all threads that ended without leaving.
     ///
     /// # Safety
-    /// All other threads have left, and have passed a barrier of the block with the caller.
+    /// Each other thread has left and passed a barrier of the block with the caller, or has ended.
     #[inline(never)]
     pub unsafe fn reclaim(heap: &Heap) {
         for warp in 0..Self::WARPS {

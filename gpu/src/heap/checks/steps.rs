@@ -1,7 +1,7 @@
 //! Single steps of the heap's operations, for models of one structure at a time.
 //!
-//! Only under loom. A model of whole allocations hides most orderings of a search behind those of
-//! the cursor, and explores too many programs.
+//! Compiled only under loom. A model of whole allocations hides most orderings of a search behind
+//! those of the cursor, and has too many executions to explore.
 
 use crate::heap::Heap;
 use crate::heap::layout::bits::WORD_BITS;
@@ -14,11 +14,11 @@ use core::ptr::NonNull;
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Searched {
-    /// A block, which is the caller's.
+    /// A block that the caller owns.
     Block(NonNull<u8>),
-    /// There is no memory for the class.
+    /// There is no free memory for the class.
     Nothing,
-    /// To be tried again.
+    /// Inconclusive: the caller must try again.
     Unsure,
 }
 
@@ -33,8 +33,8 @@ impl Found {
 }
 
 impl Heap {
-    /// One ticket of the first cursor of a class, and the claim of its block, as in the fast path.
-    /// Returns nothing if the ticket is for no free block. The cursor's ring has a next span.
+    /// Takes one ticket of the first cursor of a class and claims its block, as the fast path does.
+    /// Returns `None` if the block of the ticket is not free. The cursor's ring has a next span.
     pub fn draw_once(&self, class: SizeClass) -> Option<NonNull<u8>> {
         let group = Group::converged();
         let drawn = self.core.draw(group, group, true, class, 0);
@@ -42,18 +42,18 @@ impl Heap {
         NonNull::new(drawn.address as *mut u8)
     }
 
-    /// The slot of the span of the first cursor of a class, and the number of tickets left.
+    /// The slot of the current span of the first cursor of a class, and its number of tickets left.
     pub fn slot_and_left(&self, class: SizeClass) -> (u32, i32) {
         let span = self.core.cursor(class, 0).span();
         (span.slot(), span.left())
     }
 
-    /// One search for a block.
+    /// Searches once for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
         self.core.search(Group::alone(), true, class, 0, false).searched()
     }
 
-    /// One probe, also of fully free words.
+    /// Probes once, including fully free words.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
         match self.core.probe(Group::alone(), true, class, 0, true) {
             Probed::Block(address) => Found::Block(address).searched(),
@@ -61,12 +61,12 @@ impl Heap {
         }
     }
 
-    /// One search for the slabs of a large allocation.
+    /// Searches once for the slabs of a large allocation.
     pub fn search_large_once(&self, slabs: u32) -> Searched {
         self.core.search_large(slabs, 1).searched()
     }
 
-    /// Makes a run of free slabs, as a refill does. Returns whether there were any.
+    /// Makes a run from free slabs, as a refill does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
         let info = self.core.class(class);
         self.core.overview().common().during(|| {
@@ -78,23 +78,24 @@ impl Heap {
         })
     }
 
-    /// Makes the slabs of all fully free runs free.
+    /// Retires all fully free runs: their slabs become free.
     pub fn retire_all(&self) {
         self.core.retire_idle(0, self.core.layout.slabs);
     }
 
-    /// Clears the bit above the word of idle runs of a class, as a group does that found none there.
+    /// Clears the upper-level bit of the first word of idle runs of a class, as a group does that
+    /// finds no idle run in that word.
     pub fn settle_idle(&self, class: SizeClass) {
         let index = self.core.layout.run_index(class, 0);
         self.core.runs().idle().settle(index / WORD_BITS, self.core.overview().common());
     }
 
-    /// Claims one slab. Returns whether there was one.
+    /// Claims one slab. Returns whether there was a free one.
     pub fn claim_slab(&self) -> bool {
         self.core.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
     }
 
-    /// Claims consecutive slabs as a large allocation does, and makes them free again.
+    /// Claims consecutive slabs as a large allocation does, and frees them again.
     pub fn borrow_slabs(&self, len: u32) {
         let slabs = self.core.free_slabs().claim_aligned(0, len, 1);
         if slabs.len > 0 {
@@ -102,7 +103,7 @@ impl Heap {
         }
     }
 
-    /// Claims the first block of the run at a slab by a stale ticket, and sets it free again.
+    /// Claims the first block of the run at a slab by a stale ticket, and releases it again.
     pub fn claim_stale(&self, run: u32) {
         let w = self.core.runs().first_word(run);
         let old = self.core.runs().claim(w, 1);

@@ -1,4 +1,4 @@
-//! The slots of the second warp of a block, and its members.
+//! Slots of the second warp of a thread block, and its members.
 
 use super::super::BlockCache;
 use super::*;
@@ -11,7 +11,7 @@ use core::alloc::Layout;
 use std::format;
 use std::vec::Vec;
 
-/// The 16 first threads of the second warp have slots.
+/// The first 16 threads of the second warp have slots.
 const THREADS: u32 = 48;
 type Small = Slots<THREADS, 2, ()>;
 
@@ -38,7 +38,7 @@ fn no_word_has_two_uses() {
 #[test]
 fn a_thread_with_slots_is_a_member_until_it_leaves() {
     on_lanes(u32::MAX, AT, |group| {
-        // SAFETY: all threads of the block do the same.
+        // SAFETY: all threads of the block execute this call.
         unsafe { Small::join() };
         assert_eq!(members(), [0, 0xffff]);
         group.sync();
@@ -58,7 +58,7 @@ fn blocks_in_slots_are_freed_when_their_threads_leave() {
     let class = SizeClass::of(64);
     let live = |run| 256 - owned.free_blocks(class, run).len();
     let runs = owned.on_lanes(u32::MAX >> 16, AT, |owned, group| {
-        // SAFETY: all threads of the block do the same.
+        // SAFETY: all threads of the block execute this call.
         let mut cache = unsafe { BlockCache::<THREADS, 2>::begin(&owned.heap, layout) };
         assert_eq!(cache.fill(3), 2);
         let block = cache.alloc(layout).unwrap();
@@ -72,7 +72,7 @@ fn blocks_in_slots_are_freed_when_their_threads_leave() {
         drop(cache);
         run
     });
-    // The one block of each thread that it holds.
+    // Each thread still holds one block, which it allocated from the cache.
     assert_eq!(live(runs.results[0]), 16);
 }
 
@@ -90,10 +90,10 @@ fn a_cache_serves_the_layouts_that_a_class_serves() {
 fn a_cache_keeps_the_blocks_of_its_class_that_are_not_in_it_yet() {
     let owned = heap(256, 1);
     let [small, large] = [64, 100].map(|size| Layout::from_size_align(size, 1).unwrap());
-    // SAFETY: the only thread of its block does it.
+    // SAFETY: the only thread of its block executes this call.
     let mut cache = unsafe { BlockCache::<4, 2>::begin(&owned.heap, small) };
     let mut free = |address: u64| {
-        // SAFETY: no thread uses it.
+        // SAFETY: no thread uses the memory.
         unsafe { cache.free(NonNull::new(address as *mut u8).unwrap()) };
     };
     let alloc = |layout| owned.heap.alloc(layout).unwrap().as_ptr() as u64;
@@ -115,7 +115,7 @@ fn a_cache_keeps_the_blocks_of_its_class_that_are_not_in_it_yet() {
     let expected =
         [(FaultCheck::InSlots, kept), (FaultCheck::NotAStart, kept + 4), (FaultCheck::Outside, outside)];
     assert_eq!(checks, expected);
-    // A block of another class comes from the heap, one of the class from the slots.
+    // A block of another class comes from the heap, blocks of the class from the slots.
     let mut alloc = |layout| cache.alloc(layout).unwrap().as_ptr() as u64;
     assert_eq!(
         owned.block_at(SizeClass::of(100), alloc(large)).0,

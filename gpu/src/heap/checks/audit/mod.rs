@@ -1,8 +1,8 @@
-//! One walk over all metadata of a heap that no thread uses: violated invariants, and the contents
-//! of every slab.
+//! Audit: one walk over all metadata of a heap that no thread uses. It reports violated invariants
+//! and the contents of every slab.
 //!
-//! Time is linear in the metadata: cursors and sets first, then slabs in address order. It only
-//! reads.
+//! The time is linear in the metadata: cursors and sets first, then slabs in address order. The
+//! walk only reads.
 
 mod slabs;
 mod violation;
@@ -21,8 +21,8 @@ use crate::heap::structures::index_set::IndexSet;
 
 impl Heap {
     /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
-    /// use the heap meanwhile. Slabs from `present` on have no memory yet. Takes time linear in the
-    /// metadata. The heap's memory is not accessed.
+    /// use the heap during the audit. Slabs from `present` on have no memory yet. Takes time linear
+    /// in the metadata. The heap's memory is not accessed.
     pub fn audit(&self, present: u32, visitor: &mut impl Visitor) {
         let mut walk = Walk { heap: &self.core, present, visitor };
         walk.moves();
@@ -82,7 +82,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// Visits the spans of a cursor. Its current span is normally one of its ring.
+    /// Visits the spans of a cursor. Its current span is normally in its ring.
     fn spans(&mut self, class: SizeClass, shard: u32) {
         let (current, ring) = (self.heap.cursor(class, shard).span(), self.heap.ring(class, shard));
         let info = self.heap.layout.class(class);
@@ -112,7 +112,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// No slab after the last one is in a set. The set's slab 0 is in word `first`.
+    /// Checks that no slab after the last one is in a set. The set's slab 0 is in word `first`.
     fn set(&mut self, set: IndexSet, class: Option<SizeClass>, first: u32) {
         let last = self.heap.layout.slabs.div_ceil(WORD_BITS) - 1;
         let beyond = !low_bits(self.heap.layout.slabs - last * WORD_BITS);

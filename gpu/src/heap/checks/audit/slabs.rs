@@ -1,4 +1,4 @@
-//! The slabs, in address order.
+//! Audit of the slabs, in address order.
 
 use super::{Defect, FreeSlab, LargeAudit, RunAudit, Visitor, Walk};
 use crate::heap::layout::bits::full_word;
@@ -13,7 +13,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// Looks at what starts at a slab. Returns how many slabs that has.
+    /// Checks the run, allocation or free slab that starts at a slab. Returns its number of slabs.
     fn slab(&mut self, slab: u32) -> u32 {
         let entry = self.entry(slab);
         if entry.is_free() {
@@ -57,7 +57,7 @@ impl<V: Visitor> Walk<'_, V> {
         self.visitor.free(slab, place);
     }
 
-    /// Of a slab that is in use: it is not in the free set.
+    /// Checks that a slab in use is not in the free set.
     fn taken(&mut self, slab: u32) {
         let entry = self.entry(slab).0;
         if self.is_in_set(slab) {
@@ -65,7 +65,7 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// Of a slab without a class: bits and count are zero.
+    /// Checks that the bits and the count of a slab without a class are zero.
     fn zeroes(&mut self, slab: u32) {
         let first = self.heap.runs().first_word(slab);
         for word in 0..self.heap.layout.words_per_slab() {
@@ -85,7 +85,8 @@ impl<V: Visitor> Walk<'_, V> {
         }
     }
 
-    /// The number of slabs of a run or an allocation before the first one with another entry.
+    /// Returns the number of slabs of a run or an allocation before the first slab with a wrong
+    /// entry.
     fn whole(&mut self, slab: u32, slabs: u32, entry_at: impl Fn(u32) -> Entry) -> u32 {
         let there = self.heap.layout.slabs - slab;
         if there < slabs {
@@ -135,7 +136,7 @@ impl<V: Visitor> Walk<'_, V> {
         whole
     }
 
-    /// Whether the count and the sets agree with the bits of a run.
+    /// Checks that the count and the sets agree with the bits of a run.
     fn hints(&mut self, run: &RunAudit<'_>, free_words: u32) {
         let (slab, class, runs) = (run.slab, run.class, self.heap.runs());
         let (count, index) = (runs.count(slab).load_relaxed(), self.heap.layout.run_index(class, slab));

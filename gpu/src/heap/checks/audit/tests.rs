@@ -1,4 +1,4 @@
-//! What an audit finds in metadata that a test has changed.
+//! The findings of an audit of metadata that a test has changed.
 
 use super::*;
 use crate::heap::tests::heap::{OwnedHeap, heap};
@@ -8,7 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 const CLASS: SizeClass = SizeClass::of(64);
-/// Two blocks in two slabs.
+/// A class with two blocks in two slabs.
 const PAIR: SizeClass = SizeClass::of(16 << 10);
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ fn audit(owned: &OwnedHeap) -> Findings {
     found
 }
 
-/// Writes the entry of a slab, which is no longer in the free set.
+/// Removes a slab from the free set and writes its entry.
 fn write(owned: &OwnedHeap, slab: u32, entry: Entry) {
     owned.core().free_slabs().set.remove_bits(slab / 32, 1 << (slab % 32));
     owned.core().runs().entry(slab).store_relaxed(entry.0);
@@ -182,10 +182,10 @@ fn spans_of_cursors_and_rings_are_visited_once() {
         owned.core().cursor(PAIR, 0).restart(current);
         assert_eq!(audit(&owned).spans, [span(4, expected[0]), span(16, expected[1])]);
     }
-    // The ring has replaced the span since.
+    // A current span that is no longer in the ring.
     owned.core().cursor(PAIR, 0).restart(Span::new(info, 40, 1));
     assert_eq!(audit(&owned).spans, [span(4, false), span(16, false), span(40, true)]);
-    // A span that begins before the heap, and one that ends after it.
+    // One span begins before the heap, and the other ends after it.
     for outside in [Span::new(info, 0, 2).range() - 2, Span::new(info, 255, 1).range()] {
         owned.core().cursor(PAIR, 0).restart(Span::of_range(info, outside));
         assert_eq!(audit(&owned).spans.len(), 2);
@@ -229,7 +229,7 @@ fn slabs_that_are_in_use_and_free_are_found() {
     let owned = heap(100, 1);
     owned.add_run(PAIR, 4);
     owned.core().free_slabs().set.insert(5);
-    // An allocation that is longer than the heap.
+    // A large allocation that extends past the end of the heap.
     write(&owned, 98, Entry::large(5));
     write(&owned, 99, Entry::REST);
     let found = audit(&owned);

@@ -1,4 +1,4 @@
-//! A violated invariant: its number, its place and what was found there.
+//! Violation: the violated invariant, the location, and what was found.
 
 use crate::heap::layout::class::SizeClass;
 use core::fmt;
@@ -32,7 +32,7 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// Its number and its structure: `I1 of runs`, ...
+    /// Its number and its structure, as in `I1 of runs`.
     pub const fn number(self) -> &'static str {
         match self {
             Invariant::Runs1 => "I1 of runs",
@@ -54,7 +54,7 @@ impl Invariant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Defect {
-    /// The class' entry of the class table differs from the heap's layout.
+    /// The entry of the class in the class table differs from the heap's layout.
     ClassTable,
     /// The span of a cursor ends outside the heap.
     SpanOutside {
@@ -85,17 +85,17 @@ pub enum Defect {
         /// The bits.
         bits: u32,
     },
-    /// The entry is invalid, or is that of a later slab of a missing run or allocation.
+    /// The entry is invalid, or belongs to a later slab of a missing run or allocation.
     Orphan {
         /// The entry.
         entry: u32,
     },
     /// The run or allocation extends past the last slab.
     ReachesPastEnd {
-        /// Its number of slabs by its entry.
+        /// Its number of slabs according to its entry.
         slabs: u32,
     },
-    /// A slab inside a run or an allocation has another entry.
+    /// A slab inside a run or an allocation has a different entry.
     Torn {
         /// The entry.
         entry: u32,
@@ -140,7 +140,7 @@ pub enum Defect {
 }
 
 impl Defect {
-    /// The invariant that it violates.
+    /// The violated invariant.
     pub const fn invariant(self) -> Invariant {
         match self {
             Defect::BitsBeyond { .. } | Defect::BitsWithoutClass { .. } => Invariant::Runs1,
@@ -210,16 +210,16 @@ impl fmt::Display for Defect {
 /// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The slab, if the violation is of one.
+    /// The slab, if the violation concerns one.
     pub slab: Option<u32>,
-    /// The size class, if the violation is of one.
+    /// The size class, if the violation concerns one.
     pub class: Option<SizeClass>,
     /// What was found.
     pub found: Defect,
 }
 
 impl Violation {
-    /// The invariant that is violated.
+    /// The violated invariant.
     pub const fn invariant(&self) -> Invariant {
         self.found.invariant()
     }

@@ -20,8 +20,8 @@ pub trait Visitor {
     fn span(&mut self, _: SpanAudit) {}
 }
 
-/// A span of a cursor: consecutive slabs in which it looks for free blocks. Other classes may have
-/// taken some of the slabs since.
+/// A span of a cursor: consecutive slabs in which the cursor searches for free blocks. Some of the
+/// slabs may belong to other classes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanAudit {
     /// The size class of the cursor.
@@ -32,16 +32,16 @@ pub struct SpanAudit {
     pub slab: u32,
     /// The number of slabs.
     pub slabs: u32,
-    /// Whether the cursor allocates from this span now. Otherwise only its ring has the span.
+    /// Whether the cursor allocates from this span now. Otherwise the span is only in its ring.
     pub is_current: bool,
 }
 
 /// The state of a free slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeSlab {
-    /// Never used since the heap was reset.
+    /// Not used since the heap was reset.
     Fresh,
-    /// Used before.
+    /// Free, but used since the heap was reset.
     Used,
     /// It has no memory yet.
     Withheld,
@@ -90,7 +90,7 @@ impl RunAudit<'_> {
         let layout = &self.heap.layout;
         let word = u64::from(self.slab) * u64::from(layout.words_per_slab()) + u64::from(w);
         if word >= layout.block_words() {
-            // The visitor changed the fields.
+            // Only if the visitor changed the fields.
             return 0;
         }
         full_word(self.info.blocks, w) & !self.heap.runs().bits(word as u32).load_relaxed()

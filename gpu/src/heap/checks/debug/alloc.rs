@@ -1,4 +1,4 @@
-//! Allocation from a debug heap: a longer block, its record, canaries and poison.
+//! Allocation in a debug heap: a larger block with a record, canaries and poison.
 
 use super::fill::Stretch;
 use super::record::{Record, Recorded, front_of};
@@ -10,18 +10,21 @@ use crate::thread;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// The least alignment of a block: a record's words need 8, and what is asked for without more gets this, too.
+/// The minimum alignment of a block. The words of a record need 8. A request with a smaller
+/// alignment gets this one.
 const LEAST_ALIGN: usize = 16;
 
-/// How often a request goes on because blocks came out of the quarantine, or are on their way. Each time others may
-/// take them, and one thread may have all that there were in hand, each of which it looks through.
+/// The maximum number of attempts of a request while blocks leave the quarantine. Other threads may
+/// allocate the blocks of each attempt, and one thread may own all blocks that are leaving while it
+/// checks them one after the other.
 const TURNS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 2 };
 
-/// The pause between two turns doubles so often.
+/// The pause between two attempts doubles this many times.
 const DOUBLINGS: u32 = 10;
 
 impl Heap {
-    /// The address of memory for `layout`, of which all bytes are [`UNSET`]; 0 if there is none.
+    /// Returns the address of memory for `layout`, or 0 if the heap is out of memory. The user's
+    /// bytes are [`UNSET`]: all of them, or the first [`POISON_MOST`](super::POISON_MOST).
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn alloc_debugged(&self, layout: Layout, call: CallSite) -> u64 {
@@ -36,21 +39,22 @@ impl Heap {
             // Relaxed: a statistic.
             self.core.overview().last_failed().store_relaxed(size as u64);
         }
-        // At 0 there is no block.
+        // If the allocation failed, `start` is 0 and lies in no block.
         let Ok(whole) = self.whole_around(start) else { return 0 };
         let block = Recorded { whole, salt: self.extra().salt };
         let record = Record::new(size as u64, front, self.extra().number_of(call));
         for canary in block.canaries(&record) {
-            // SAFETY: the block is this thread's, from its start to its end.
+            // SAFETY: this thread owns the block, from its start to its end.
             unsafe { canary.fill(CANARY) };
         }
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { block.poisoned(&record).fill(UNSET) };
         block.begin(record);
         block.user(&record)
     }
 
-    /// A block of the heap, after the quarantine was emptied if need be; 0 if there is none.
+    /// Allocates a block from the heap. If the heap is out of memory, empties the quarantine and
+    /// tries again. Returns 0 if that fails, too.
     fn alloc_or_empty(&self, bytes: usize, align: usize) -> u64 {
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
         let mut last = self.extra().ring.is_none();
@@ -61,9 +65,9 @@ impl Heap {
             if last {
                 return 0;
             }
-            // The allocation has not failed yet. Relaxed: a statistic.
+            // The allocation has not failed yet: undo its count. Relaxed: a statistic.
             self.core.failures_of(self.core.shard()).sub_relaxed(1);
-            // If the quarantine was empty, one more attempt: other threads may have emptied it into
+            // If the quarantine was empty, try once more: other threads may have emptied it into
             // the heap just before.
             last = !self.empty_quarantine();
             if !last {
@@ -74,24 +78,25 @@ impl Heap {
     }
 
     fn refuse(&self) -> u64 {
-        // Relaxed: a figure.
+        // Relaxed: a statistic.
         self.core.failures_of(self.core.shard()).add_relaxed(1);
         0
     }
 
-    /// `layout` bytes of zeroes.
+    /// Allocates zeroed memory for `layout`.
     pub(in crate::heap) fn alloc_zeroed_debugged(
         &self,
         layout: Layout,
         call: CallSite,
     ) -> Option<NonNull<u8>> {
         let block = self.alloc_at(layout, call)?;
-        // SAFETY: this thread's, and so long.
+        // SAFETY: this thread owns the block, which has `layout.size()` bytes.
         unsafe { Stretch::new(block.as_ptr() as u64, layout.size() as u64).fill(0) };
         Some(block)
     }
 
-    /// `block`, moved to a new one of `new_size` bytes: always, so that a use of its old address is seen.
+    /// Moves `block` to a new block of `new_size` bytes. It always moves, so that a use of the old
+    /// address is detected.
     ///
     /// # Safety
     /// As for [`realloc`](Self::realloc).
@@ -109,7 +114,8 @@ impl Heap {
         if layout.size() == 0 {
             return Some(new);
         }
-        // SAFETY: both are so long, the old one by the caller's promise; they are two blocks.
+        // SAFETY: both blocks have this length, the old one by the caller's promise; they are
+        // distinct.
         unsafe { block.copy_to_nonoverlapping(new, layout.size().min(new_size)) };
         // SAFETY: the caller's promise.
         unsafe { self.free(block) };

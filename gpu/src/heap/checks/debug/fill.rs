@@ -1,12 +1,13 @@
-//! Bytes of a pattern: written, and looked through for others.
+//! Fills ranges of memory with a byte, and finds the first byte that differs.
 //!
-//! Through `peek` and `poke`: what is looked for is memory that some thread writes by mistake, perhaps just now.
+//! All accesses use `peek` and `poke`: another thread may write the memory by mistake at the same
+//! time.
 
 use crate::sync::{peek_u8, peek_u64, poke_u8, poke_u64};
 
 const WORD: u64 = 8;
 
-/// Words that are compared at once, so that their loads overlap.
+/// Number of words that are compared at once, so that their loads overlap.
 const AT_ONCE: u64 = 4;
 
 /// A range of addresses in a block.
@@ -21,42 +22,42 @@ impl Stretch {
         Stretch { from, to: from + bytes }
     }
 
-    /// Where its whole words begin and end; nowhere if it has none.
+    /// The start and the end of its aligned words. Both are equal if it has none.
     fn words(self) -> (u64, u64) {
         let first = self.from.next_multiple_of(WORD).min(self.to);
         (first, (self.to & !(WORD - 1)).max(first))
     }
 
-    /// Makes every byte `byte`.
+    /// Sets every byte to `byte`.
     ///
     /// # Safety
-    /// It is live memory of the heap, and the calling thread's.
+    /// The range is live memory of the heap, and the calling thread owns it.
     pub unsafe fn fill(self, byte: u8) {
         let (first, last) = self.words();
-        // At most seven bytes before the words, and as many behind them.
+        // At most seven bytes before the words, and at most seven after them.
         for at in (self.from..first).chain(last..self.to) {
             // SAFETY: the caller's promise.
             unsafe { poke_u8(at as *mut u8, byte) };
         }
         let mut at = first;
         while at < last {
-            // SAFETY: the caller's promise; a multiple of 8.
+            // SAFETY: the caller's promise; `at` is a multiple of 8.
             unsafe { poke_u64(at as *mut u64, repeated(byte)) };
             at += WORD;
         }
     }
 
-    /// The first byte that is not `byte`.
+    /// The address of the first byte that is not `byte`.
     ///
     /// # Safety
-    /// It is live memory of the heap.
+    /// The range is live memory of the heap.
     pub unsafe fn first_other(self, byte: u8) -> Option<u64> {
         let (first, last) = self.words();
         // SAFETY: the caller's promise.
         let before = unsafe { other_byte(self.from, first, byte) };
-        // SAFETY: the same; multiples of 8.
+        // SAFETY: as above; multiples of 8.
         before.or_else(|| unsafe { other_in_words(first, last, byte) }).or_else(|| {
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { other_byte(last, self.to, byte) }
         })
     }
@@ -67,14 +68,14 @@ const fn repeated(byte: u8) -> u64 {
 }
 
 /// # Safety
-/// It is live memory.
+/// The range is live memory.
 unsafe fn other_byte(from: u64, to: u64, byte: u8) -> Option<u64> {
     // SAFETY: the caller's promise.
     (from..to).find(|at| unsafe { peek_u8(*at as *const u8) } != byte)
 }
 
 /// # Safety
-/// It is live memory from one multiple of 8 to another.
+/// The range is live memory, from one multiple of 8 to another.
 unsafe fn other_in_words(from: u64, to: u64, byte: u8) -> Option<u64> {
     let mut at = from;
     while at < to {
@@ -105,21 +106,21 @@ mod tests {
         for (from, to) in (0..100).flat_map(|from| (from..=100).map(move |to| (from, to))) {
             let stretch = Stretch { from: base + from, to: base + to };
             let whole = Stretch { from: base, to: base + 128 };
-            // SAFETY: in `memory`.
+            // SAFETY: the range is in `memory`.
             unsafe { whole.fill(1) };
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { stretch.fill(2) };
-            // SAFETY: the same.
+            // SAFETY: as above.
             let other = unsafe { stretch.first_other(2) };
-            // SAFETY: the same.
+            // SAFETY: as above.
             let filled = (0..128).filter(|at| unsafe { peek_u8((base + at) as *const u8) } == 2);
             assert!(other.is_none() && filled.eq(from..to), "{from}..{to}");
             for at in [from, (from + to) / 2, to.saturating_sub(1)].into_iter().filter(|_| to > from) {
-                // SAFETY: the same.
+                // SAFETY: as above.
                 unsafe { poke_u8((base + at) as *mut u8, 3) };
-                // SAFETY: the same.
+                // SAFETY: as above.
                 assert_eq!(unsafe { stretch.first_other(2) }, Some(base + at), "{from}..{to}");
-                // SAFETY: the same.
+                // SAFETY: as above.
                 unsafe { poke_u8((base + at) as *mut u8, 2) };
             }
         }

@@ -1,4 +1,4 @@
-//! Frees in a debug heap: the canaries are looked at, the bytes poisoned, the block put in quarantine.
+//! Frees in a debug heap: check the canaries, poison the bytes, put the block in quarantine.
 
 use super::record::{Record, Recorded, State};
 use super::{CANARY, FREED, NoBlock};
@@ -7,8 +7,8 @@ use crate::heap::Heap;
 use core::ptr::NonNull;
 
 impl Heap {
-    /// Gives memory back, later. What is wrong with the call is written to the handle's log, and what is wrong with the
-    /// block to the heap's.
+    /// Frees memory: puts the block in quarantine, from where it is freed to the heap later. Misuse
+    /// by the call is recorded in the handle's log, damage to the block in the heap's log.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn free_debugged(&self, user: NonNull<u8>) {
@@ -18,12 +18,13 @@ impl Heap {
             Err(check) => return self.core.misuse(check, address),
         };
         self.check_canaries(&block, &record);
-        // SAFETY: this thread has the block now (D1).
+        // SAFETY: this thread owns the block now (D1).
         unsafe { block.poisoned(&record).fill(FREED) };
         self.quarantine(block.whole.start);
     }
 
-    /// The live block whose user's bytes start there: it is `QUARANTINED` now, and the caller's. Or what is wrong.
+    /// Finds the live block whose user's bytes start at `address`, and makes it `QUARANTINED`. The
+    /// caller then owns the block. Returns the failed check if the address or the block is invalid.
     fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultCheck> {
         let whole = self.whole_around(address).map_err(|why| match why {
             NoBlock::Foreign => FaultCheck::Outside,
@@ -31,7 +32,7 @@ impl Heap {
             NoBlock::Inside => FaultCheck::NotAStart,
         })?;
         let block = Recorded { whole, salt: self.extra().salt };
-        // Of a record that was written over nothing is believed (D3).
+        // An overwritten record is not trusted (D3).
         let (record, state) = block.read().ok_or(FaultCheck::InvalidRecord)?;
         if block.user(&record) != address {
             return Err(FaultCheck::NotAStart);
@@ -42,29 +43,30 @@ impl Heap {
         Ok((block, record))
     }
 
-    /// Writes down the first byte of either canary that is none, and mends both.
+    /// Records the first damaged byte of each canary, then restores the canary.
     fn check_canaries(&self, block: &Recorded, record: &Record) {
         let checks = [FaultCheck::CanaryBefore, FaultCheck::CanaryAfter];
         for (canary, check) in block.canaries(record).into_iter().zip(checks) {
-            // SAFETY: this thread has the block (D1).
+            // SAFETY: this thread owns the block (D1).
             let Some(byte) = (unsafe { canary.first_other(CANARY) }) else { continue };
             self.damage(check, byte, record);
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { canary.fill(CANARY) };
         }
     }
 
-    /// Gives the heap a block that is out of quarantine, and the caller's, if nothing wrote to its record.
+    /// Checks a block that left quarantine and frees it to the heap, unless its record was
+    /// overwritten. The caller owns the block.
     pub(super) fn leave(&self, start: u64) {
         let Ok(whole) = self.whole_around(start) else { return };
         let block = Recorded { whole, salt: self.extra().salt };
         let Some((record, _)) = block.read() else {
-            // Not handed out again (D3).
+            // The block is never allocated again (D3).
             return self.log().record(FaultCheck::QuarantinedRecord, start, 0);
         };
         let [before, behind] = block.canaries(&record);
         let stretches = [(before, CANARY), (block.poisoned(&record), FREED), (behind, CANARY)];
-        // SAFETY: this thread has the block (D1).
+        // SAFETY: this thread owns the block (D1).
         let written = stretches.into_iter().find_map(|(bytes, byte)| unsafe { bytes.first_other(byte) });
         if let Some(byte) = written {
             self.damage(FaultCheck::Poison, byte, &record);
@@ -72,22 +74,22 @@ impl Heap {
         if block.turn(State::Quarantined, State::Free)
             && let Some(block) = NonNull::new(start as *mut u8)
         {
-            // SAFETY: out of quarantine; no one uses it but by mistake.
+            // SAFETY: the block left quarantine; no thread uses it, except by mistake.
             unsafe { self.core.free(block) };
         }
     }
 
-    /// Writes down a byte that someone wrote to without having it.
+    /// Records a byte that was written outside a live block.
     #[cold]
     fn damage(&self, check: FaultCheck, byte: u64, record: &Record) {
         self.log().record(check, byte, record.site.into());
     }
 
-    /// The requested size of the live block at `user`; 0 if no live block starts there.
+    /// Returns the requested size of the live block at `user`, or 0 if no live block starts there.
     ///
     /// # Safety
-    /// As for [`Heap::usable_size`]: it reads the block's record, and elsewhere these may be
-    /// another thread's bytes.
+    /// As for [`Heap::usable_size`]: it reads the block's record. At another address, these bytes
+    /// may belong to another thread.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) unsafe fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {

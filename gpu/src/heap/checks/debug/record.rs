@@ -4,14 +4,15 @@
 //! 0  state    | 8  size | 16  site << 32 | front | 24  block << 32 | thread | 32  check sum |
 //! ```
 //!
-//! The words are atomic so that a thread that frees what it does not have reads no half-written one. All but the state
-//! are written before the block is handed out, and not changed after.
+//! The words are atomic, so that a thread that frees a block it does not own reads no torn word.
+//! All words but the state are written before the block is passed to the user, and do not change
+//! after that.
 
 use super::{CANARY_LEAST, CANARY_MOST, POISON_MOST, Whole, fill::Stretch};
 use crate::sync::AtomicU64;
 use crate::thread;
 
-/// Words of a record.
+/// Number of words of a record.
 pub const RECORD_WORDS: usize = 5;
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 
@@ -21,27 +22,28 @@ const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 pub enum State {
     /// Allocated.
     Live = 0x4c49_5645_4c49_5645,
-    /// Freed by the user, and in quarantine.
+    /// Freed by the user and in quarantine.
     Quarantined = 0x5741_4954_5741_4954,
     /// Freed to the heap.
     Free = 0x4652_4545_4652_4545,
 }
 
 impl State {
-    /// As the block at `start` has it in its record: no other block has the same word.
+    /// The word of this state in the record of the block at `start`. No other block has the same
+    /// word.
     const fn word(self, start: u64, salt: u64) -> u64 {
         self as u64 ^ mixed(start ^ mixed(salt))
     }
 }
 
-/// The requested size, and the thread and the call that requested it.
+/// The requested size, and the thread and the call site of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Requested bytes.
     pub size: u64,
-    /// Bytes from the start of the block to the user's bytes.
+    /// Number of bytes from the start of the block to the user's bytes.
     pub front: u32,
-    /// The number of the call in the [`SiteTable`](super::SiteTable); 0 if that was full.
+    /// The number of the call site in the [`SiteTable`](super::SiteTable); 0 if the table was full.
     pub site: u32,
     /// The index of the thread in its thread block.
     pub thread: u32,
@@ -49,13 +51,13 @@ pub struct Record {
     pub block: u32,
 }
 
-/// Bytes before the user's, of an allocation aligned to `align`.
+/// Number of bytes before the user's bytes, for an allocation aligned to `align`.
 pub(super) const fn front_of(align: u64) -> u64 {
     (RECORD_BYTES + CANARY_LEAST).next_multiple_of(align)
 }
 
 impl Record {
-    /// Of an allocation by the calling thread.
+    /// The record of an allocation by the calling thread.
     pub(super) fn new(size: u64, front: u64, site: u32) -> Self {
         let (thread, block) = (thread::index_in_block(), thread::block_index());
         Record { size, front: front as u32, site, thread, block }
@@ -66,7 +68,7 @@ impl Record {
         [self.size, pair(self.site, self.front), pair(self.block, self.thread)]
     }
 
-    /// The start and end of the canaries, before and after the user's bytes. The block is at
+    /// The start and the end of the canaries before and after the user's bytes. The block starts at
     /// `start` and has `bytes` bytes, in which the record [fits](Self::fits).
     pub fn canaries(&self, start: u64, bytes: u64) -> [(u64, u64); 2] {
         let user = start + u64::from(self.front);
@@ -80,8 +82,8 @@ impl Record {
         u64::from(self.front).checked_add(self.size).is_some_and(|end| end <= bytes)
     }
 
-    /// Decodes the record of a block at `start` of a heap with this salt, with the block's state.
-    /// `None` if it was overwritten, or if there is no record.
+    /// Decodes the record and the state of the block at `start`, in a heap with this salt. `None`
+    /// if the record was overwritten or does not exist.
     pub fn read(
         [state, size, call, by, sum]: [u64; RECORD_WORDS],
         start: u64,
@@ -99,7 +101,8 @@ const fn check_sum([a, b, c]: [u64; 3], start: u64, salt: u64) -> u64 {
     mixed(a ^ mixed(b ^ mixed(c ^ mixed(start ^ salt))))
 }
 
-/// Every bit of the word in every other one: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Mixes a word so that each bit affects every other bit: the finaliser of SplitMix64 (Steele, Lea,
+/// Flood, OOPSLA 2014).
 pub(super) const fn mixed(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,7 +110,7 @@ pub(super) const fn mixed(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// A block, and the words of its record.
+/// A block and the words of its record.
 #[derive(Clone, Copy)]
 pub(super) struct Recorded {
     pub whole: Whole,
@@ -117,15 +120,17 @@ pub(super) struct Recorded {
 impl Recorded {
     fn word(&self, i: usize) -> &AtomicU64 {
         debug_assert!(i < RECORD_WORDS);
-        // SAFETY: a block of the heap, by the callers; every one of a debug heap has room for a record.
+        // SAFETY: the callers pass a block of the heap; every block of a debug heap has room for a
+        // record.
         let word = unsafe { (self.whole.start as *const AtomicU64).add(i) };
-        // SAFETY: it is aligned for it, and lives as long as the heap.
+        // SAFETY: the word is aligned, and lives as long as the heap.
         unsafe { &*word }
     }
 
-    /// Writes the record down, for the thread that has the block from the heap.
+    /// Writes the record. The calling thread has allocated the block from the heap.
     pub fn begin(&self, record: Record) {
-        // Relaxed: who frees the block got it from the caller, or reads by mistake.
+        // Relaxed: the thread that frees the block received it from the caller, or reads by
+        // mistake.
         let words = record.words();
         for (i, word) in words.into_iter().enumerate() {
             self.word(1 + i).store_relaxed(word);
@@ -134,7 +139,7 @@ impl Recorded {
         self.word(0).store_relaxed(State::Live.word(self.whole.start, self.salt));
     }
 
-    /// The record and the state, if it was not written over.
+    /// Reads the record and the state. `None` if the record was overwritten.
     pub fn read(&self) -> Option<(Record, State)> {
         // Relaxed: as in `begin`.
         let words = core::array::from_fn(|i| self.word(i).load_relaxed());
@@ -142,25 +147,26 @@ impl Recorded {
         record.fits(self.whole.bytes).then_some((record, state))
     }
 
-    /// Changes the state. Of all that try, one does (D1).
+    /// Changes the state. Of all threads that try, exactly one succeeds (D1).
     pub fn turn(&self, from: State, to: State) -> bool {
         let word = |state: State| state.word(self.whole.start, self.salt);
-        // Relaxed: it only says who goes on. The user orders a free behind all uses, and the slot of the quarantine
-        // what the one who freed it wrote before who takes it out (D4).
+        // Relaxed: only selects the winner. The user orders the free after all uses. The slot of
+        // the quarantine orders the writes of the thread that freed the block before the thread
+        // that takes it out (D4).
         self.word(0).cas_relaxed(word(from), word(to)).is_ok()
     }
 
-    /// Where the user's bytes begin.
+    /// The address of the user's bytes.
     pub fn user(&self, record: &Record) -> u64 {
         self.whole.start + u64::from(record.front)
     }
 
-    /// The canaries, before the user's bytes and behind them.
+    /// The canaries before and after the user's bytes.
     pub fn canaries(&self, record: &Record) -> [Stretch; 2] {
         record.canaries(self.whole.start, self.whole.bytes).map(|(from, to)| Stretch { from, to })
     }
 
-    /// Those of the user's bytes that are poisoned.
+    /// The poisoned part of the user's bytes.
     pub fn poisoned(&self, record: &Record) -> Stretch {
         Stretch::new(self.user(record), record.size.min(POISON_MOST))
     }

@@ -21,9 +21,9 @@
 //! - I3. While a thread's bit in `members` is set, only this thread uses its slots. When it has
 //!   ended, the thread that clears the bit after a barrier of the thread block owns the slots.
 //! - I4. A block in a slot is live for the heap: its slab keeps its class, and the block is not
-//!   allocated to another thread. So each block that `free` or `fill` put into a slot is freed to the
-//!   heap exactly once: from a slot, by its thread (`drop`) or by the thread that owns its slots
-//!   (`end`), or by the thread to which `alloc` allocated it.
+//!   allocated to another thread. So each block that `free` or `fill` put into a slot is freed to
+//!   the heap exactly once: from a slot, by its thread (`drop`) or by the thread that owns its
+//!   slots (`end`), or by the thread to which `alloc` allocated it.
 //! - I5. The writes of a thread to a block happen before the accesses of the next owner. In the
 //!   cache, the next owner is the same thread. Outside the cache, the heap's release and acquire
 //!   order them. If another thread frees the block to the heap, `end`'s barrier is between the two.

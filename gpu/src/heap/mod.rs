@@ -1,6 +1,7 @@
-//! The heap: memory of any size for any thread, which any thread can free.
+//! Heap: allocates memory of any size for any thread. Any thread can free it.
 //!
-//! [Decision 15](../../../docs/decisions/0015-heap-of-bitmaps.md) has the reasons and the figures.
+//! [Decision 19](../../../docs/decisions/0019-heap-for-all-loads.md) has the reasons and the
+//! figures.
 //!
 //! ```text
 //! alloc      cursor: tickets ---> runs: claim bits ---> the run's entry is of the class: done
@@ -28,7 +29,8 @@
 //! free       the slab's entry ---> runs: set bits ---> the run is listed; idle if fully free
 //! ```
 //!
-//! Four folders, each of which uses only those before it:
+//! Four folders; each uses only those above it. The public calls of [`Heap`] and the
+//! [`BlockCache`] are on top:
 //!
 //! | folder | what it has |
 //! |---|---|
@@ -42,9 +44,9 @@
 //! stale hint claims nothing, or claims a block of another class, finds that in the entry, and sets
 //! the bit again.
 //!
-//! Progress: lock-free, except that a group may find that another group is replacing the span of a
-//! cursor, and that its ring has no next span. Then it draws from the cursor of another shard, and
-//! after some turns searches for blocks, too. The number of turns is bounded.
+//! Progress: lock-free, except while another group replaces the span of a cursor and its ring has
+//! no next span. A group then draws from the cursor of another shard, and after some turns also
+//! searches for blocks. The number of turns is bounded.
 
 mod block_cache;
 mod checks;
@@ -84,7 +86,7 @@ use layout::entry::Entry;
 use paths::group;
 use paths::split::{AllocStep, FreeStep};
 
-/// A heap in the form that kernels use: a handle.
+/// The handle of a heap, for kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Heap {
@@ -94,7 +96,8 @@ pub struct Heap {
 const _: () =
     assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 144 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
 
-// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use the heap at once.
+// SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use
+// the heap at once.
 unsafe impl DeviceHandle for Heap {
     fn for_each_range(&self, found: &mut dyn FnMut(u64, u64)) {
         found(self.core.base() as u64, self.core.layout.bytes());
@@ -108,8 +111,8 @@ impl Heap {
     /// `layout` was returned by a constructor of [`HeapLayout`], and may have fewer classes. Each
     /// part is as described in [`Parts`] and remains valid while the handle or a copy of it is
     /// used. Initially the cursors are [`Span::UNUSED`], the entries are
-    /// [`fresh_entry`](Self::fresh_entry), the slabs with memory are in the set of free slabs on all
-    /// of its levels, and all other words are zero.
+    /// [`fresh_entry`](Self::fresh_entry), the slabs with memory are in the set of free slabs on
+    /// all of its levels, and all other words are zero.
     pub unsafe fn from_raw_parts(parts: Parts, layout: HeapLayout) -> Self {
         Heap { core: HeapCore { parts, layout } }
     }
@@ -139,8 +142,8 @@ impl Heap {
         of_shards.fold(0, u32::wrapping_add)
     }
 
-    /// The bytes of the last failed allocation: those that were requested in a debug heap,
-    /// otherwise rounded up to the size class if there is one. 0 if none has failed.
+    /// The bytes of the last failed allocation: the requested bytes in a debug heap, otherwise
+    /// rounded up to the size class if there is one. 0 if no allocation has failed.
     pub fn last_failed_bytes(&self) -> u64 {
         self.core.overview().last_failed().load_relaxed()
     }
@@ -157,7 +160,7 @@ impl Heap {
         self.core.base()
     }
 
-    /// Bytes that can be allocated, once a heap that grows has memory for all of them.
+    /// Bytes that can be allocated: in a heap that grows, once it has memory for all of them.
     #[inline(always)]
     pub const fn capacity(&self) -> u64 {
         self.core.layout.bytes()
@@ -177,7 +180,7 @@ impl Heap {
         self.alloc_at(layout, CallSite::here())
     }
 
-    /// Memory for `layout`, allocated at `call`.
+    /// Allocates memory for `layout` at call site `call`.
     #[inline(always)]
     fn alloc_at(&self, layout: Layout, call: CallSite) -> Option<NonNull<u8>> {
         if self.is_debugged() {
@@ -203,7 +206,7 @@ impl Heap {
     /// block starts at the address, nothing is freed and a fault is recorded.
     ///
     /// Cost per warp that frees the blocks that it allocated: a load, then an atomic that releases
-    /// and acquires, then two loads at once. The head of `paths/free.rs` has the other cases.
+    /// and acquires, then two loads at once. For the other cases see the head of `paths/free.rs`.
     ///
     /// # Safety
     /// No thread uses the memory any more.
@@ -242,8 +245,8 @@ impl Heap {
     /// The usable bytes of `block`: at least the requested size. 0 for an address outside the heap,
     /// such as that of a zero-size allocation.
     ///
-    /// Cost: a load of the slab's entry and one of its class. In a debug heap, a load of the block's
-    /// record, too.
+    /// Cost: a load of the slab's entry and one of its class. In a debug heap, a load of the
+    /// block's record, too.
     ///
     /// # Safety
     /// `block` was allocated from this heap, or is an address outside it. It is not freed or
@@ -319,11 +322,10 @@ impl Heap {
         NonNull::new(unsafe { self.shared().alloc_by_chosen(layout, CallSite::here()) } as *mut u8)
     }
 
-    /// Memory for `layout` for every thread of the thread block, in one allocation: an array with
-    /// an element for each thread index, including threads that have ended. Every thread receives
-    /// its element, or every thread `None`. The elements cannot be freed individually, only all
-    /// together by [`free_block`](Self::free_block) or [`free`](Self::free) of
-    /// [`BlockShare::whole`].
+    /// Allocates an array with an element of `layout` for each thread index of the thread block,
+    /// including threads that have ended. Every thread receives its element, or every thread
+    /// `None`. The elements cannot be freed individually, only all together by
+    /// [`free_block`](Self::free_block) or [`free`](Self::free) of [`BlockShare::whole`].
     ///
     /// Cost per thread block: that of [`alloc_block`](Self::alloc_block).
     ///
@@ -357,18 +359,18 @@ impl Heap {
         unsafe { self.shared().free_by_chosen(block) }
     }
 
-    /// An allocation by one thread of a group, or without a slot of a block cache.
+    /// Allocates by one thread of a group, or for a block cache that has no block.
     #[cold]
     #[inline(never)]
     fn alloc_out_of_line(&self, layout: Layout, call: CallSite) -> u64 {
         self.alloc_at(layout, call).map_or(0, |block| block.as_ptr() as u64)
     }
 
-    /// The same for a free.
+    /// Frees by one thread of a group, or for a block cache that has no empty slot.
     #[cold]
     #[inline(never)]
     fn free_out_of_line(&self, block: NonNull<u8>) {
-        // SAFETY: the callers' callers': no thread uses the block any more.
+        // SAFETY: the promise of the callers' callers: no thread uses the block any more.
         unsafe { self.free(block) }
     }
 
@@ -402,7 +404,7 @@ impl Heap {
         self.core.is_debugged()
     }
 
-    /// The copy of this handle in memory, as [`HeapCore::shared`] has it.
+    /// The copy of this handle in memory; see [`HeapCore::shared`].
     #[inline(always)]
     fn shared(&self) -> &Heap {
         // SAFETY: `Heap` is `repr(transparent)`.
@@ -413,8 +415,8 @@ impl Heap {
 /// The two parts of an allocation and of a free, for the C library.
 #[doc(hidden)]
 impl Heap {
-    /// The first part of [`alloc`](Self::alloc). If `rest` is not 0, [`finish_alloc`](Self::finish_alloc)
-    /// follows. Not for debug heaps.
+    /// The first part of [`alloc`](Self::alloc). If `rest` is not 0,
+    /// [`finish_alloc`](Self::finish_alloc) follows. Not for debug heaps.
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub fn begin_alloc(&self, layout: Layout) -> AllocStep {

@@ -15,7 +15,7 @@ pub(in crate::heap) const fn total_words(indices: u32) -> u32 {
     total
 }
 
-/// Words of the bitmap that the blocks of a run have bits in.
+/// Words of the bitmap that hold the bits of a run's blocks.
 #[inline(always)]
 pub(in crate::heap) const fn words(blocks: u32) -> u32 {
     (blocks + (WORD_BITS - 1)) >> WORD_LOG2
@@ -28,13 +28,13 @@ pub(in crate::heap) const fn full_word(blocks: u32, w: u32) -> u32 {
     if left >= WORD_BITS { u32::MAX } else { (1 << left) - 1 }
 }
 
-/// Whether the word of a bitmap that has a bit for index `i` has it set.
+/// Whether the bit of index `i` is set in its word of the bitmap.
 #[inline(always)]
 pub(in crate::heap) const fn has(word: u32, i: u32) -> bool {
     word >> (i % WORD_BITS) & 1 == 1
 }
 
-/// The lowest `n` bits, all for 32 and more.
+/// The lowest `n` bits; all of them if `n` is 32 or more.
 #[inline(always)]
 pub(in crate::heap) const fn low_bits(n: u32) -> u32 {
     if n >= WORD_BITS { u32::MAX } else { (1 << n) - 1 }

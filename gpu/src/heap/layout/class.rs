@@ -5,8 +5,8 @@
 //! bytes  16 20 24 28 | 32 40 48 56 | 64 80 96 112 | ...     (4 + class % 4) << (2 + class / 4)
 //! ```
 //!
-//! A request is rounded up to its alignment first. The block of that size's class is then aligned, too: a
-//! class is a multiple of every power of two that its least size is a multiple of.
+//! A request is first rounded up to its alignment. The block of its class is then aligned, too: the
+//! bytes of a class are a multiple of every power of two that divides a size of the class.
 
 use crate::heap::layout::PART_SHARDS;
 use crate::heap::layout::bits::{WORD_BITS, words};
@@ -24,10 +24,10 @@ impl SizeClass {
     /// The smallest class with blocks of at least `bytes`, which is from 1 to 2^31.
     #[inline(always)]
     pub const fn of(bytes: u32) -> Self {
-        // The least size of a class is one more than the class before holds.
+        // The least size of a class is one more than the bytes of the previous class.
         let least = if bytes < MIN_BLOCK { MIN_BLOCK - 1 } else { bytes - 1 };
         let log2 = 31 - least.leading_zeros();
-        // The three leading bits, 4 to 7, say which quarter of the doubling it is in.
+        // The three leading bits, 4 to 7, select the quarter of the doubling.
         SizeClass((least >> (log2 - 2)) + 4 * log2 - 19)
     }
 
@@ -40,8 +40,9 @@ impl SizeClass {
     /// The number of blocks in `bytes`, which are at most 2^26 for the smallest class.
     #[inline(always)]
     pub(in crate::heap) const fn blocks_in(self, bytes: u32) -> u32 {
-        // `ceil(2^32 / quarters)`: exact for what is at most 2^32 / quarters.
-        // Of two choices, for which there are instructions: `ptxas` makes jumps of a choice of four.
+        // `ceil(2^32 / quarters)`: exact for dividends up to 2^32 / quarters. Selected by two
+        // choices of two, for which there are instructions: `ptxas` compiles a choice of four to
+        // jumps.
         let (is_odd, is_late) = (self.0 & 1 != 0, self.0 & 2 != 0);
         let early = if is_odd { 858_993_460 } else { 1 << 30 };
         let late = if is_odd { 613_566_757 } else { 715_827_883 };
@@ -49,7 +50,7 @@ impl SizeClass {
         divided(bytes >> self.shift(), reciprocal)
     }
 
-    /// The number of blocks of a run of so many bytes: whole words of the bitmap, unless that would
+    /// The number of blocks of a run of `bytes` bytes: whole words of the bitmap, unless that would
     /// waste more than a sixteenth.
     #[inline(always)]
     pub(in crate::heap) const fn blocks_in_run(self, bytes: u32) -> u32 {
@@ -58,7 +59,8 @@ impl SizeClass {
         if over * 16 <= blocks { blocks - over } else { blocks }
     }
 
-    /// A block is this many times two to the [`shift`](Self::shift): 4 to 7.
+    /// The factor of a block's bytes, 4 to 7: the bytes are `quarters << shift`, see
+    /// [`shift`](Self::shift).
     #[inline(always)]
     pub(in crate::heap) const fn quarters(self) -> u32 {
         4 + self.0 % 4
@@ -87,22 +89,22 @@ pub(in crate::heap) const fn divided(x: u32, reciprocal: u32) -> u32 {
     ((x as u64 * reciprocal as u64) >> 32) as u32
 }
 
-/// A span has fewer blocks.
+/// A span has fewer blocks than this.
 pub(in crate::heap) const MAX_BLOCKS: u32 = 1 << 26;
 /// The most runs of a span.
 pub(in crate::heap) const MAX_RUNS: u32 = 255;
 
-/// The most slabs of a run, and the most of a run that is longer only to hold two blocks or to
-/// waste little.
+/// The most slabs of a run, and the most slabs of a run that is extended only to hold two blocks or
+/// to waste little.
 const MAX_RUN: (u32, u32) = (16, 8);
 /// A run has this many blocks if that does not take too many slabs.
 const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.
 const RUN_PART: u32 = 192;
 
-/// Blocks of a span for each lane that asks for the class: of the first span of a cursor and of
-/// each later one for a whole warp, and the same for a part of a warp. A short first span keeps the
-/// blocks in the cache that a warp allocates and frees again and again.
+/// Blocks of a span for each lane that requests the class. For a whole warp: in the first span of a
+/// cursor, and in each later one. Then the same two for a part of a warp. With a short first span,
+/// blocks that a warp allocates and frees repeatedly stay in the cache.
 const LANE_BLOCKS: [u32; 4] = [72, 352, 144, 352];
 /// The first span is at most this part of the partitions of the shards that share the cursor.
 const FIRST_PART: u32 = 16;
@@ -133,7 +135,7 @@ unsafe impl DeviceData for ClassInfo {}
 
 impl ClassInfo {
     /// A run has the fewest slabs that hold two blocks and waste at most an eighth, or a multiple
-    /// of these to have more blocks.
+    /// of that number to hold more blocks.
     pub(in crate::heap) const fn new(class: SizeClass, slab_bytes: u32, partition: u32, shards: u32) -> Self {
         let bytes = class.bytes();
         let mut least = 1;
@@ -169,8 +171,8 @@ impl ClassInfo {
     }
 
     /// Runs of the next span of a cursor for a group of `lanes` lanes, if its ring has `ring` runs.
-    /// A part of a warp shares its cursor with those of [`PART_SHARDS`] SMs, so it gets as much for
-    /// each lane as they need together, but at most as much as a warp.
+    /// Parts of warps of [`PART_SHARDS`] SMs share a cursor. So a part of a warp gets, for each
+    /// lane, as much as these SMs need together, but at most as much as a whole warp.
     pub(in crate::heap) const fn span_runs(&self, ring: u32, lanes: u32) -> u32 {
         let kind = 2 * (lanes < WARP_SIZE) as usize + (ring > 0) as usize;
         let lanes = lesser(lanes * PART_SHARDS, WARP_SIZE);
@@ -179,14 +181,14 @@ impl ClassInfo {
         clamped(lesser(wanted, self.span_runs[kind]))
     }
 
-    /// Words of the bitmap that its blocks have bits in.
+    /// Words of the bitmap that hold the bits of a run's blocks.
     #[inline(always)]
     pub(in crate::heap) const fn words(&self) -> u32 {
         words(self.blocks)
     }
 }
 
-/// The most slabs of a run that is longer to have more blocks: a power of two.
+/// The most slabs of a run that is extended to hold more blocks: a power of two.
 pub(in crate::heap) const fn largest_run(partition: u32) -> u32 {
     let part = if partition / RUN_PART < MAX_RUN.0 { partition / RUN_PART } else { MAX_RUN.0 };
     if part == 0 { 1 } else { 1 << part.ilog2() }

@@ -6,8 +6,8 @@
 //! | length            | LARGE  |      the first slab of a large allocation
 //! ```
 //!
-//! Written by the thread that owns the slab: after it took the slab from the free set and before
-//! others can use the memory, or after it took all of the memory back.
+//! The thread that owns the slab writes the entry: after it took the slab from the free set and
+//! before other threads can use the memory, or after it reclaimed all of the memory.
 
 use crate::heap::layout::class::SizeClass;
 
@@ -64,7 +64,7 @@ impl Entry {
         self.0 >> PLACE_SHIFT & 0xff
     }
 
-    /// Slabs of its run.
+    /// Number of slabs of the run.
     #[inline(always)]
     pub const fn slabs(self) -> u32 {
         self.0 >> SLABS_SHIFT

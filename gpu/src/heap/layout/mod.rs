@@ -14,22 +14,24 @@ use crate::units::WARP_SIZE;
 /// The largest alignment, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 21;
 
-/// Neighbouring shards that use one cursor of a class for groups smaller than a warp, so that many
-/// classes at once pin less memory.
+/// The number of neighbouring shards that share one cursor of a class for groups smaller than a
+/// warp. With shared cursors, many classes at once pin less memory.
 pub(in crate::heap) const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
-/// Bytes for which the bitmap has a bit: the smallest block.
+/// Base-2 logarithm of the bytes for each bit of the bitmap: those of the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
-/// Slabs are from 16 KiB to 512 KiB, in the largest heap.
+/// Base-2 logarithm of the bytes of the smallest slab, 16 KiB. The largest heap has slabs of 512
+/// KiB.
 const LEAST_SLAB_LOG2: u32 = 14;
-/// From 256 MiB to 2 GiB, slabs grow with the heap, which has 2^14 to 2^15 of them: runs with few
-/// blocks are often full, and then searches remove them from the list, and frees insert them again.
+/// From 256 MiB to 2 GiB, slabs grow with the heap, which has 2^14 to 2^15 of them. Smaller slabs
+/// would make runs of few blocks. Such runs are often full, so that searches remove them from the
+/// list and frees insert them again.
 const SLABS_LOG2: u32 = 14;
-/// Up to this size. Slabs are larger only in heaps of 32 GiB and more.
+/// The limit of this growth: slabs are larger only in heaps of 32 GiB and more.
 const COMMON_SLAB_LOG2: u32 = 16;
 
-/// The maximum number of size classes: up to three slabs of the largest size. Under loom, up to the
-/// largest one of [`HeapLayout::tiny`].
+/// The maximum number of size classes: enough for blocks of up to three slabs of the largest size.
+/// Under loom, those of [`HeapLayout::tiny`].
 pub const MAX_CLASSES: u32 = if NATIVE_LAYOUT { 72 } else { SizeClass::of(TINY_BYTES).0 + 1 };
 /// The largest size class of a heap for a model checker: half a slab.
 const TINY_BYTES: u32 = 256;
@@ -53,9 +55,11 @@ pub struct HeapLayout {
     shard_scale: u32,
     /// Bytes of the largest block of a class.
     pub small_bytes: u32,
-    /// Slabs in each shard's partition of the heap; the last one's has the rest, too.
+    /// Slabs in each shard's partition of the heap. The last partition also has the remaining
+    /// slabs.
     partition: u32,
-    /// Indices of a class in a set of runs: the number of slabs, rounded up to a word.
+    /// Number of indices of a class in a set of runs: the number of slabs, rounded up to whole
+    /// words.
     stride: u32,
 }
 
@@ -88,7 +92,7 @@ impl HeapLayout {
         Some(HeapLayout::of_slabs(slab_log2, slabs, shards, multiprocessors))
     }
 
-    /// `slabs` slabs, with so many cursors of each class.
+    /// The layout of `slabs` slabs, with `shards` cursors of each class.
     const fn of_slabs(slab_log2: u32, slabs: u32, shards: u32, multiprocessors: u32) -> Self {
         let small_bytes = 3 << slab_log2;
         let partition = slabs / shards;
@@ -99,14 +103,14 @@ impl HeapLayout {
             shards,
             shard_scale: (shards << 16).div_ceil(multiprocessors),
             small_bytes,
-            // Whole runs, so that none is lost where two partitions meet.
+            // Whole runs, so that no run is lost at the boundary of two partitions.
             partition: partition / largest_run(partition) * largest_run(partition),
             stride: slabs.next_multiple_of(WORD_BITS),
         }
     }
 
-    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half of
-    /// one.
+    /// The layout of a heap for a model checker: slabs of 512 bytes, and classes of up to half a
+    /// slab.
     pub const fn tiny(slabs: u32, shards: u32) -> Self {
         let mut layout = HeapLayout::of_slabs(9, slabs, shards, shards);
         layout.small_bytes = TINY_BYTES;
@@ -173,8 +177,9 @@ impl HeapLayout {
         if shard < self.shards { shard * self.partition } else { self.slabs }
     }
 
-    /// Shard number `rank` of those beside a shard that a group of `lanes` lanes uses, from one on
-    /// that depends on the hash `salt`; the shard itself if there is no other one.
+    /// The shard at position `rank` among those that a group of `lanes` lanes may use beside
+    /// `shard`. Positions are counted from one that depends on the hash `salt`. Returns `shard` if
+    /// there is no other one.
     pub(in crate::heap) const fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
         let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
         let places = self.shards.div_ceil(step);
@@ -183,7 +188,7 @@ impl HeapLayout {
         if beside < self.shards { beside } else { place * step }
     }
 
-    /// The cursors for a multiprocessor.
+    /// The shard of a multiprocessor.
     #[inline(always)]
     pub(in crate::heap) const fn shard(&self, multiprocessor: u32) -> u32 {
         let shard = (multiprocessor * self.shard_scale) >> 16;
@@ -194,7 +199,7 @@ impl HeapLayout {
 /// The base-2 logarithm of a slab's bytes in a heap of `2^heap_log2` bytes or more, but less than
 /// twice as many. The heap is not smaller than the minimum of [`HEAP_BYTES`].
 const fn slab_log2(heap_log2: u32) -> u32 {
-    // Twice the bytes for a heap of four times the bytes.
+    // A heap of four times the bytes has slabs of twice the bytes.
     let of_root = heap_log2.div_ceil(2) - 1;
     let of_few = heap_log2 - SLABS_LOG2;
     let of_few = if of_few < COMMON_SLAB_LOG2 { of_few } else { COMMON_SLAB_LOG2 };

@@ -1,29 +1,30 @@
-//! Scatter: pseudo-random places at which groups start that would otherwise all start at the same.
+//! Scatter: pseudo-random starting places for groups that would otherwise all start at the same
+//! place.
 
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
-/// A number that is different for each lane and turn, and in each kernel.
+/// A number that differs between lanes, between turns and between kernels.
 pub fn salt(turn: u32) -> u32 {
-    // A model checker repeats what it explores.
+    // No clock under a model checker: it repeats executions.
     let time = if NATIVE_LAYOUT { thread::clock() as u32 } else { 0 };
     mixed(thread::index_1d().wrapping_add(hash(time)).wrapping_add(turn))
 }
 
-/// A hash: those of consecutive numbers are far from each other.
+/// Fibonacci hash: spreads consecutive numbers.
 pub const fn hash(n: u32) -> u32 {
-    // 2^32 by the golden ratio.
+    // 2^32 divided by the golden ratio.
     n.wrapping_mul(0x9e37_79b9)
 }
 
-/// A hash of which no bit depends on a few bits of the number alone.
+/// A hash. None of its bits depends only on a few bits of the number.
 pub const fn mixed(n: u32) -> u32 {
     let hashed = hash(n);
     let again = hash(hashed ^ hashed >> 15);
     again ^ again >> 15
 }
 
-/// A hash as a number below `end`, in proportion.
+/// Scales a hash to a number below `end`.
 pub const fn scaled(hash: u32, end: u32) -> u32 {
     ((hash as u64 * end as u64) >> 32) as u32
 }

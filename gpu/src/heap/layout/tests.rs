@@ -17,7 +17,8 @@ fn slabs_are_larger_in_larger_heaps() {
     let slab_log2 = |log2: u32| HeapLayout::new(1 << log2, 132).unwrap().slab_log2;
     assert_eq!([20, 26, 28, 29, 30, 31, 34].map(slab_log2), [14, 14, 14, 15, 16, 16, 16]);
     assert_eq!([35, 36, 37, 40].map(slab_log2), [17, 17, 18, 19]);
-    // Larger slabs are fewer, and so are cursors, until the next doubling.
+    // When slabs become larger, there are fewer slabs and fewer cursors, until the heap has
+    // doubled.
     let shards = |mib: u64| HeapLayout::new(mib << 20, 132).unwrap().shards;
     assert_eq!([256, 511, 512, 1023, 1024, 2048].map(shards), [87, 132, 80, 132, 74, 132]);
 }
@@ -59,7 +60,7 @@ fn runs_fit_their_bits_and_waste_little() {
         for class in (0..layout.classes).map(SizeClass) {
             let info = layout.class(class);
             assert_eq!(class.blocks_in_run(info.slabs << layout.slab_log2), info.blocks, "{info:?}");
-            // I1 of `runs`: all of them in the words of the first slab.
+            // I1 of `runs`: all bits are in the words of the first slab.
             assert!(info.blocks >= 1 && info.words() <= layout.words_per_slab(), "{info:?}");
             let run = u64::from(info.slabs) << layout.slab_log2;
             let used = u64::from(info.blocks) * u64::from(info.bytes);
@@ -81,7 +82,7 @@ fn a_shard_beside_is_one_of_those_that_the_group_uses() {
     let layout = HeapLayout::spread(1 << 30, 8, 8).unwrap();
     let beside = |lanes, salt| [0, 1, 2, 6, 7].map(|rank| layout.shard_beside(1, lanes, rank, salt));
     assert_eq!((layout.shards, beside(32, 0), beside(31, 0)), (8, [2, 3, 4, 0, 1], [5, 1, 5, 5, 1]));
-    // Half of all hashes later.
+    // A salt of half of all hashes: half of the places further.
     assert_eq!((beside(32, 1 << 31), beside(31, 1 << 31)), ([6, 7, 0, 4, 5], [1, 5, 1, 1, 5]));
     // Parts of warps use every fourth shard, whatever the number of shards is.
     for shards in [1, 2, 4, 21] {

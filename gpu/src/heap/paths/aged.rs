@@ -1,10 +1,11 @@
-//! Aged: whether lanes are to probe for single free blocks of a class.
+//! Aged: decides whether lanes are to probe for single free blocks of a class.
 //!
-//! For whole warps, if the free blocks lie beside live ones and few slabs are free. For parts of
-//! warps, if most of the heap is used: they probe faster than they go through the spans of a ring
-//! of which most blocks are live.
+//! Whole warps probe if the free blocks lie beside live ones and few slabs are free. Parts of warps
+//! probe if most of the heap is used: this is faster than going through the spans of a ring of
+//! which most blocks are live.
 //!
-//! Each lane of a group looks at a few words at pseudo-random places, so the answer is a sample.
+//! Each lane of a group reads a few words at pseudo-random places, so the decision is based on a
+//! sample.
 
 use crate::heap::layout::bits::{WORD_BITS, full_word};
 use crate::heap::layout::class::ClassInfo;
@@ -16,29 +17,30 @@ use crate::heap::structures::index_set::Picked;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
-/// Words of the free slabs, and of the runs of its class, that a group looks at.
+/// Words that a group reads of the set of free slabs, and of the runs of its class.
 const LOOKS: u32 = if NATIVE_LAYOUT { 64 } else { 1 };
-/// The most of them that one lane looks at.
+/// The most of them that one lane reads.
 const MOST_LOOKS: u32 = 4;
-/// Shares of the heap are in parts of this.
+/// The denominator of shares of the heap.
 pub(in crate::heap) const SHARE: u32 = 128;
 
 /// The least used share of a heap that is aged for parts of warps.
 const PART_LOAD: u32 = SHARE * 21 / 32;
-/// One of so many calls, on average, measures the used share.
+/// On average, one in this many calls measures the used share.
 const MEASURES: u32 = 16;
 /// The most that the known share falls when it is measured.
 const MOST_FALL: u32 = SHARE / 32;
-/// Slabs that a group looks at to measure it, and the most that one lane looks at.
+/// Slabs that a group reads to measure it, and the most that one lane reads.
 const LOAD_LOOKS: (u32, u32) = if NATIVE_LAYOUT { (128, 16) } else { (1, 1) };
 
-/// One of so many blocks is free beside live ones: a probe looks at a few words to find one.
+/// Lanes are to probe if at least one in this many blocks is free beside live ones: a probe then
+/// reads a few words to find one.
 const HOLES: u32 = 64;
-/// The same if there are free slabs.
+/// The limit if there are free slabs, in place of [`HOLES`].
 const MANY_HOLES: u32 = 8;
 
 impl HeapCore {
-    /// The free slabs as a share of the heap, by a few words of their set.
+    /// The free slabs as a share of the heap, estimated from a few words of their set.
     fn free_share(&self, group: Group) -> u32 {
         let (set, salt, looks) = (self.free_slabs().set, salt(0), looks(group));
         let mut free = 0;
@@ -68,9 +70,9 @@ impl HeapCore {
         self.known_load(group) >= PART_LOAD && self.has_holes(group, class, info, HOLES, true)
     }
 
-    /// The used share of the heap, as far as groups have measured it. One call of some measures it
-    /// again. It falls slowly: in kernels that free most blocks first, it would change all the
-    /// time.
+    /// The used share of the heap, as last measured. On average one in [`MEASURES`] calls measures
+    /// it again. The value falls slowly: otherwise it would change all the time in kernels that
+    /// first free most blocks.
     fn known_load(&self, group: Group) -> u32 {
         // Relaxed, as the store: a hint.
         let (word, measures) = (self.overview().load(), salt(3).is_multiple_of(MEASURES));
@@ -90,7 +92,7 @@ impl HeapCore {
         self.has_holes(group, class, info, HOLES, false)
     }
 
-    /// The used share of the heap, by a word of the bitmap for each of some slabs.
+    /// The used share of the heap, estimated from one word of the bitmap for each of some slabs.
     pub(in crate::heap) fn load(&self, group: Group) -> u32 {
         let looks = LOAD_LOOKS.0.div_ceil(group.count()).min(LOAD_LOOKS.1);
         let (runs, salt) = (self.runs(), salt(2));
@@ -115,8 +117,8 @@ impl HeapCore {
         group.wrapping_sum(used) * SHARE / (looks * group.count() * WORD_BITS)
     }
 
-    /// Whether at least one of `part` blocks of the class is free, by a few words of listed runs.
-    /// Fully free words count only if `takes_words`: cursors have tickets for them.
+    /// Whether at least one in `part` blocks of the class is free, estimated from a few words of
+    /// listed runs. Fully free words count only if `takes_words`: cursors have tickets for them.
     fn has_holes(
         &self,
         group: Group,
@@ -145,7 +147,7 @@ impl HeapCore {
     }
 }
 
-/// Looks of each lane of a group, of which there are a few dozens together.
+/// The number of words that each lane of a group reads. A group reads a few dozen words altogether.
 fn looks(group: Group) -> u32 {
     LOOKS.div_ceil(group.count()).min(MOST_LOOKS)
 }

@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.
 pub(in crate::heap) const SMALL_ALIGN: usize = 1 << 14;
-/// A size up to this can be rounded up to that alignment in 32 bits.
+/// A size up to this can be rounded up to [`SMALL_ALIGN`] in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 
 impl HeapCore {
@@ -41,7 +41,7 @@ impl HeapCore {
         NonNull::new(address as *mut u8)
     }
 
-    /// For sizes and alignments that no class serves.
+    /// Allocates for sizes and alignments that no class serves.
     #[cold]
     #[inline(never)]
     fn alloc_unusual(&self, size: usize, align: usize) -> u64 {
@@ -55,12 +55,12 @@ impl HeapCore {
         address
     }
 
-    /// The class that an allocation of this layout is served from, if it is one.
+    /// The class that serves allocations of this layout, if there is one.
     #[inline(always)]
     pub(in crate::heap) fn class_of(&self, layout: Layout) -> Option<SizeClass> {
         let (size, align) = (layout.size(), layout.align());
         let bytes = rounded_up(size as u64, align as u64);
-        // Sizes from one byte to the limit, compared once: zero wraps around.
+        // One comparison for sizes from one byte to the limit: zero wraps around.
         let small = bytes.wrapping_sub(1) < u64::from(self.layout.small_bytes) && align <= SMALL_ALIGN;
         small.then(|| SizeClass::of(bytes as u32))
     }
@@ -96,7 +96,7 @@ impl HeapCore {
         self.shared().alloc_slow(warp.group(), class, shard, drawn.seen, drawn.address, drawn.stale)
     }
 
-    /// For a part of a warp.
+    /// Allocates for a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
         let shard = group.broadcast_32(self.part_of(self.shard()));
@@ -108,10 +108,10 @@ impl HeapCore {
     }
 }
 
-/// The most spans after the end of one that tickets are for.
+/// The most spans that tickets beyond the end of a span advance by.
 const MOST_PASSED: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 
-/// What a lane got for its ticket.
+/// The result of a lane's ticket.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Drawn {
     /// The address of its block; 0 if it has none.
@@ -122,7 +122,7 @@ pub(in crate::heap) struct Drawn {
     pub stale: u32,
 }
 
-/// A block of a span, and the part in claiming the blocks of a group.
+/// The block of a lane's ticket, and the lane's part in the claim of its group's blocks.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Ticket {
     /// Whether the ticket is for a block.
@@ -130,14 +130,14 @@ pub(in crate::heap) struct Ticket {
     run: u32,
     /// The number of the block in the run.
     number: u32,
-    /// The lane, by its rank among its peers, that claims the block.
+    /// The rank, among the peers, of the lane that claims the block.
     claimer: u32,
     /// Bits that the lane claims; none if it is not the claimer.
     bits: u32,
 }
 
 impl Ticket {
-    /// The ticket of this lane, if its group of `peers` subtracted from a cursor when it was
+    /// The ticket of this lane in a group of `peers` that subtracted from a cursor when it was
     /// `seen`.
     #[inline(always)]
     pub fn new<const ONE: bool>(info: &ClassInfo, seen: Span, peers: Lanes<ONE>, asks: bool) -> Self {
@@ -178,7 +178,7 @@ impl HeapCore {
         let (info, cursor, leads) = (*self.class(class), self.cursor(class, shard), asks && peers.leads());
         let seen = if leads { cursor.take(peers.count()) } else { Span::UNUSED };
         let mut seen = Span(lanes.read_64(seen.0, peers.leader()));
-        // The blocks of a full warp are those of a word, in the next span, too.
+        // Whether the blocks of a full warp are those of one word, also in the next span.
         let is_word = WHOLE && ONE && (seen.left().cast_unsigned() | info.blocks).is_multiple_of(WORD_BITS);
         if !lanes.all(!asks || seen.left() >= peers.count() as i32) {
             let is_beyond = leads && seen.left() < peers.count() as i32;
@@ -206,7 +206,7 @@ impl HeapCore {
         Drawn { address, seen, stale: if is_valid { 0 } else { old } }
     }
 
-    /// The blocks of a full warp with tickets for those of one word, or for none. One lane claims
+    /// Draws for a full warp with tickets for the blocks of one word, or for none. One lane claims
     /// the word.
     #[inline(always)]
     fn draw_word<const WHOLE: bool>(

@@ -1,9 +1,10 @@
-//! Free: the blocks of a warp that lie in one word of the bitmap by one thread.
+//! Free: one thread frees all blocks of a warp that lie in one word of the bitmap.
 //!
 //! Cost of a warp that frees the blocks that it allocated, one after the other: a load of the
-//! slab's entry; an atomic on the bitmap that releases and acquires; a load of the list of runs.
-//! As the word becomes fully free, also a load of the idle set and an addition to the run's count,
-//! both at the same time as the load of the list. Otherwise: the same for each word of the bitmap.
+//! slab's entry; an atomic on the bitmap that releases and acquires; a load of the list of runs. If
+//! the word becomes fully free, also a load of the idle set and an addition to the run's count,
+//! both at the same time as the load of the list. If a warp frees other blocks: this cost for each
+//! word of the bitmap.
 
 use crate::fault::{FaultCheck, SeenWords};
 use crate::heap::layout::bits::WORD_BITS;
@@ -24,16 +25,26 @@ impl HeapCore {
     pub(in crate::heap) unsafe fn free(&self, block: NonNull<u8>) {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
-            // What all lanes wrote, before the release of the lane that frees for them.
+            // Orders the writes of all lanes before the release of the lane that frees for them.
             warp.sync();
         }
         let address = block.as_ptr() as u64;
         // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
         match self.locate(address, |entry| entry.load_relaxed()) {
             Located::Block(place) if place.is_start() => self.release(group, place),
-            Located::Block(_) => self.shared().misuse(FaultCheck::NotAStart, address),
-            Located::Slab(slab, _) => self.shared().free_large(slab, address),
-            Located::Outside => self.shared().misuse(FaultCheck::Outside, address),
+            _ => self.shared().free_unusual(address),
+        }
+    }
+
+    /// Frees a large allocation, or records that there is no allocation at the address.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn free_unusual(&self, address: u64) {
+        // Relaxed, as in `free`.
+        match self.locate(address, |entry| entry.load_relaxed()) {
+            Located::Slab(slab, entry) => self.free_large(slab, entry, address),
+            Located::Block(_) => self.misuse(FaultCheck::NotAStart, address),
+            Located::Outside => self.misuse(FaultCheck::Outside, address),
         }
     }
 
@@ -49,9 +60,9 @@ impl HeapCore {
         self.faults().record_words(check, address, 0, words, words);
     }
 
-    /// Frees a block per lane. `met`: the lanes that met at the beginning of the call. Only lanes
-    /// that all did may leave their blocks to one of them: some of the lanes here may have come
-    /// from another call.
+    /// Frees a block per lane. `met`: the lanes that were converged at the beginning of the call.
+    /// One lane may free for a warp only if all lanes of the warp were converged there: some of the
+    /// lanes here may have come from another call.
     #[inline(always)]
     fn release(&self, met: Group, place: Place) {
         let warp = Group::converged().whole().filter(|warp| warp.all(met.whole().is_some()));
@@ -112,7 +123,7 @@ impl HeapCore {
         let own = 1 << (place.block % WORD_BITS);
         let word = self.runs().first_word(place.run.first) + place.block / WORD_BITS;
         let after = word.wrapping_sub(warp.broadcast_32(word));
-        // All blocks of one word, in order: what most warps allocate at once.
+        // All blocks of one word, in order: most warps allocate these at once.
         if warp.all(after == 0 && place.block % WORD_BITS == warp.rank()) {
             return if warp.leads() { u32::MAX } else { 0 };
         }
@@ -135,7 +146,7 @@ impl HeapCore {
         }
     }
 
-    /// The same for any blocks.
+    /// [`gather`](Self::gather) for blocks of any words.
     #[inline(always)]
     fn gather_any(&self, warp: Warp, word: u32, own: u32) -> u32 {
         let peers = warp.matching(word);
@@ -154,7 +165,7 @@ impl HeapCore {
         }
     }
 
-    /// Records the blocks of a word of which the bit was set already.
+    /// Records a double free for each block of a word whose bit was already set.
     fn record_double_frees(&self, run: Run, w: u32, bits: u32, old: u32) {
         let runs = self.runs();
         let word = runs.bits(runs.first_word(run.first) + w);

@@ -1,17 +1,17 @@
-//! Group: one allocation for many threads, for the lanes of a mask or for a thread block.
+//! Group: one allocation shared by the lanes of a mask or by a thread block.
 //!
-//! One thread of the group calls the heap, and the others get the result. For the lanes of a mask it is
-//! the lowest lane, and a shuffle broadcasts the address. A thread block has two words of shared
-//! memory:
+//! One thread of the group calls the heap, and the others get the result. For the lanes of a mask
+//! it is the lowest lane, and a shuffle broadcasts the address. A thread block has two words of
+//! shared memory:
 //!
 //! ```text
 //! Talk  | chosen | answer |      chosen: a thread of the block;  answer: the address, or 0
 //! ```
 //!
-//! - I1. Between the two barriers of a call no thread writes `chosen`, and exactly one thread that has
-//!   not ended finds its number there: the last of the writers before the first barrier.
-//! - I2. `answer` is written between the two barriers, by the chosen thread alone, and read after the
-//!   second one and before the first barrier of the next call.
+//! - I1. Between the two barriers of a call no thread writes `chosen`, and exactly one thread that
+//!   has not ended finds its number there: the last writer before the first barrier.
+//! - I2. Only the chosen thread writes `answer`, between the two barriers. Threads read it after
+//!   the second barrier and before the first barrier of the next call.
 //!
 //! Progress: a group waits for all its threads; the leader has the heap's guarantee.
 
@@ -20,7 +20,7 @@ use crate::shared::{SharedMemory, SharedWord};
 use crate::thread;
 use core::ptr::NonNull;
 
-/// Where the threads of a block find which of them allocates, and the address.
+/// Shared memory of a thread block: the number of the thread that allocates, and the address.
 struct Talk;
 
 impl SharedMemory for Talk {
@@ -46,7 +46,7 @@ pub(in crate::heap) fn alloc_by_leader<const WHOLE: bool>(
     alloc: impl FnOnce() -> u64,
 ) -> u64 {
     let address = lanes.lead_64(alloc);
-    // The leader acquired for all: what the last owner wrote is now before every lane.
+    // The leader acquired for all: this orders the last owner's writes before every lane.
     lanes.order();
     address
 }
@@ -54,12 +54,12 @@ pub(in crate::heap) fn alloc_by_leader<const WHOLE: bool>(
 /// Calls `free` by the leader of `lanes`.
 #[inline(always)]
 pub(in crate::heap) fn free_by_leader<const WHOLE: bool>(lanes: Lanes<WHOLE>, free: impl FnOnce()) {
-    // What all lanes wrote, before the leader's release.
+    // Orders the writes of all lanes before the leader's release.
     lanes.sync();
     if lanes.leads() {
         free();
     }
-    // A lane that comes back from here finds the block free.
+    // When a lane returns, the block is free.
     lanes.sync();
 }
 
@@ -75,8 +75,8 @@ pub(in crate::heap) unsafe fn alloc_by_chosen(alloc: impl FnOnce() -> u64) -> u6
         // SAFETY: a word of the piece.
         unsafe { answer.store_relaxed(alloc()) };
     }
-    // What the last owner wrote is now before every thread of the block: the chosen one has acquired
-    // it.
+    // Orders the last owner's writes, which the chosen thread has acquired, before every thread of
+    // the block.
     // SAFETY: the caller's promise.
     unsafe { thread::sync_threads() };
     // SAFETY: a word of the piece, written by the chosen thread (I2).
@@ -89,26 +89,27 @@ pub(in crate::heap) unsafe fn alloc_by_chosen(alloc: impl FnOnce() -> u64) -> u6
 /// As for [`Heap::free_block`](crate::heap::Heap::free_block).
 #[inline(always)]
 pub(in crate::heap) unsafe fn free_by_chosen(free: impl FnOnce()) {
-    // What all threads wrote is before the release by the chosen one: it has passed the barrier with
-    // them.
+    // The writes of all threads are before the release by the chosen thread, which has passed the
+    // barrier with them.
     // SAFETY: the caller's promise.
     if unsafe { is_chosen() } {
         free();
     }
-    // Keeps the next call's choice from this one's (I1).
+    // Separates the next call's choice from this one's (I1).
     // SAFETY: the caller's promise.
     unsafe { thread::sync_threads() };
 }
 
-/// Chooses one of the threads that come here. It may be any: those before it may have ended.
+/// Chooses one of the calling threads. It may be any of them: threads with lower numbers may have
+/// ended.
 ///
 /// # Safety
-/// Every thread of the block that has not ended comes here, and then to another barrier.
+/// Every thread of the block that has not ended makes this call, and then reaches another barrier.
 #[inline(always)]
 unsafe fn is_chosen() -> bool {
     let chosen = SharedWord::first::<Talk>();
     let number = u64::from(thread::index_in_block());
-    // SAFETY: a word of the piece; of the threads that write it the last one is chosen (I1).
+    // SAFETY: a word of the piece; the last thread that writes it is chosen (I1).
     unsafe { chosen.store_relaxed(number) };
     // SAFETY: the caller's promise.
     unsafe { thread::sync_threads() };

@@ -1,9 +1,9 @@
-//! Grow: the next span of a cursor by the lane that leads its group, alone.
+//! Grow: the leading lane of a group makes the next span of its cursor alone.
 //!
-//! In a new heap a warp that asks for many classes needs a span for most of them. Each leading lane
-//! makes one for its cursor, all at once: of slabs that follow each other from the hint of its
-//! shard on. If they are not all free, or the ring of the cursor has a span that may do, the group
-//! [refills](super::refill) cursor by cursor.
+//! In a new heap, a warp that requests many classes needs a span for most of them. The leading
+//! lanes make these spans concurrently, each for its own cursor, of consecutive slabs from the hint
+//! of its shard on. If the slabs are not all free, or the ring of the cursor may have a free span,
+//! the group [refills](super::refill) cursor by cursor.
 //!
 //! Cost, one after the other: loads of the ring and the hint; a load of the free slabs there; an
 //! atomic that claims them; the fence behind the entries and bits of the runs; an atomic that lists
@@ -17,7 +17,7 @@ use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
 
-/// Slots of a ring that a lane looks at.
+/// Slots of a ring that a lane reads.
 const LOOKS: usize = if NATIVE_LAYOUT { 4 } else { 2 };
 /// The most slabs, and words of the bitmap, of a span that one lane makes.
 const MOST: (u32, u32) = (32, 128);
@@ -39,9 +39,10 @@ impl HeapCore {
         let place = if grows { self.unused_slot(class, shard, info, seen, lanes) } else { None };
         let (slot, runs) = place.unwrap_or((0, 0));
         let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
-        // Relaxed: a hint. Before the sum, at which the lanes meet: none has stored its end yet.
+        // Relaxed: a hint. Loaded before the sum, at which the lanes converge: no lane has stored
+        // its end yet.
         let from = start.wrapping_add(hint.load_relaxed());
-        // Lanes of one shard take slabs beside each other.
+        // Lanes of one shard take adjacent slabs.
         let sum = group.prefix_sum(runs * info.slabs);
         if runs == 0 {
             return false;

@@ -18,8 +18,8 @@ use crate::thread;
 const PASSES: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
 impl HeapCore {
-    /// The address of `size` bytes in slabs of their own; 0 if there are not as many consecutive
-    /// free slabs.
+    /// Allocates `size` bytes in entire slabs. Returns the address; 0 if there are not enough
+    /// consecutive free slabs.
     pub(in crate::heap) fn alloc_large(&self, size: u64, align: u64) -> u64 {
         let slab_bytes = u64::from(self.layout.slab_bytes());
         if size > self.layout.bytes() || align > crate::heap::layout::MAX_ALIGN {
@@ -67,11 +67,8 @@ impl HeapCore {
         self.slab_address(slabs.first)
     }
 
-    /// Frees the large allocation at an address in a slab without a class.
-    #[cold]
-    #[inline(never)]
-    pub(in crate::heap) fn free_large(&self, slab: u32, address: u64) {
-        let entry = Entry(self.runs().entry(slab).load_relaxed());
+    /// Frees the large allocation at an address in a slab with this entry, which has no class.
+    pub(in crate::heap) fn free_large(&self, slab: u32, entry: Entry, address: u64) {
         if entry.is_free() {
             return self.misuse(FaultCheck::EntryWasFree, address);
         }
@@ -114,17 +111,17 @@ mod tests {
         let start = || owned.core().overview().large_start().load_relaxed();
         assert_eq!(start(), 6);
         // Behind the last one, then where slabs before it were freed.
-        owned.core().free_large(2, first[1]);
+        owned.core().free_unusual(first[1]);
         assert_eq!((start(), alloc()), (2, first[1]));
-        owned.core().free_large(4, first[2]);
+        owned.core().free_unusual(first[2]);
         assert_eq!((start(), alloc()), (4, first[2]));
         // The start is modulo the number of slabs: a free of later slabs does not change it.
         let slabs = owned.layout.slabs;
         owned.core().overview().large_start().store_relaxed(3 * slabs + 1);
-        owned.core().free_large(4, first[2]);
+        owned.core().free_unusual(first[2]);
         assert_eq!((start(), alloc()), (3 * slabs + 1, first[2]));
         // Around the end of the heap.
-        owned.core().free_large(0, first[0]);
+        owned.core().free_unusual(first[0]);
         owned.core().overview().large_start().store_relaxed(slabs - 1);
         assert_eq!(alloc(), first[0]);
     }

@@ -1,4 +1,4 @@
-//! Paths: what a call of the heap does, one module each.
+//! Paths: the operations of the heap and their steps, one module each.
 
 pub mod aged;
 pub mod alloc;
@@ -13,5 +13,5 @@ pub mod search;
 pub mod slow;
 pub mod split;
 
-/// The shortest pause before another turn of an operation that other threads were faster than.
+/// The shortest pause before an operation that lost a race to other threads takes another turn.
 pub(in crate::heap) const NAP_NANOS: u32 = 300;

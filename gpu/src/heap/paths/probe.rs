@@ -1,16 +1,17 @@
 //! Probe: one free block for one lane, from a listed run at a pseudo-random place.
 //!
 //! For a heap that is aged or nearly full: free blocks lie singly among others, in most of the runs
-//! of their class. Each lane looks for one by itself, in the word with more free blocks of two. If
-//! it chose one run only, runs in sparse words of the list would be looked at more often than
-//! others, and be full. Lanes of parts of warps that find no block make runs of free slabs.
+//! of their class. Each lane searches by itself: it reads a word of each of two runs, and takes the
+//! word with more free blocks. With one run only, runs in sparse words of the list would be read
+//! more often than others, and would be full. Lanes of parts of warps that find no block make runs
+//! of free slabs.
 //!
 //! Cost: two loads of the list, and some more if both words are zero; a load of a word of each of
 //! two runs; an acquire atomic that claims a bit; a load of the run's entry. One after the other,
 //! each for all lanes of the group at once. At its end a probe unlists at most one run that is
-//! full, as a move of the class: the last run of one word of which it took the last block or saw
-//! that none is free. Of runs with several words, it looks at one of eight in which it saw no free
-//! block.
+//! full, as a move of the class: the last one-word run of which it took the last block or saw no
+//! free block. Of the runs with several words in which it saw no free block, it checks one in
+//! eight.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
@@ -26,7 +27,7 @@ use crate::sync::NATIVE_LAYOUT;
 const LOOKS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 /// Attempts to claim a bit of a word that other threads claim, too.
 const CLAIMS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
-/// Probes of a lane before its group takes turns.
+/// Probes of a lane before its group continues in turns.
 const ROUNDS: u32 = if NATIVE_LAYOUT { 6 } else { 1 };
 
 /// The result of a probe.
@@ -40,19 +41,19 @@ pub(in crate::heap) enum Probed {
     NoHole,
 }
 
-/// One of so many looks at a run of several words that seems full unlists it, if it is.
+/// One in this many looks at a run of several words that seems full unlists the run, if it is full.
 const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// In place of an index: no run.
 const NONE: u32 = u32::MAX;
 
 impl HeapCore {
-    /// Allocates for the lanes that ask, each by probes of its own. All lanes of the group take
-    /// part. Returns 0 for no block. One of a fully free word only if `takes_words`.
+    /// Allocates for the lanes that ask, each by its own probes. All lanes of the group take part.
+    /// Returns 0 for no block. Takes blocks of fully free words only if `takes_words`.
     ///
-    /// After each probe without a block, a lane of part of a warp makes a run, with a probability
-    /// of one by the number of blocks of a run: so all such lanes together make about as many runs
-    /// as they need. Later the probability is up to four times as large.
+    /// After each probe without a block, a lane of a part of a warp makes a run with a probability
+    /// of `1 / blocks`, for runs of `blocks` blocks. So all such lanes together make about as many
+    /// runs as they need. In later rounds the probability is up to four times as large.
     #[inline(always)]
     pub(in crate::heap) fn alloc_singly(
         &self,
@@ -80,12 +81,13 @@ impl HeapCore {
         address
     }
 
-    /// Claims a free block for each lane of the group that asks. One of a fully free word only if
-    /// `takes_words`: cursors have tickets for such words. All lanes of the group take part.
+    /// Claims a free block for each lane of the group that asks. Takes blocks of fully free words
+    /// only if `takes_words`: cursors have tickets for such words. All lanes of the group take
+    /// part.
     ///
-    /// Each look is at a word of each of two runs, and takes the word with more free blocks: so all
+    /// Each look reads a word of each of two runs, and takes the word with more free blocks. So all
     /// runs have about the same number of free blocks, and few are full. The lanes wait for each
-    /// other before each round trip, so that those of all lanes overlap.
+    /// other before each round trip, so that the round trips of all lanes overlap.
     #[inline(never)]
     pub(in crate::heap) fn probe(
         &self,

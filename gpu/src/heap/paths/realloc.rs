@@ -1,9 +1,10 @@
-//! Blocks that change their size, and blocks of zeroes.
+//! Realloc: resizes blocks. Also allocates zeroed blocks.
 //!
-//! A block keeps its place while it holds the new size and the new size's own block would be at least half
-//! of it. A half: then no block is more than half unused beyond what its class rounds up, and a block that
-//! shrinks again and again is copied at sizes that halve, so all its copies together are no larger than it
-//! was at first. (A limit nearer to 1 would copy for little, one nearer to 0 keep more memory in vain.)
+//! A block keeps its place if it holds the new size, and a new block for that size would be at
+//! least half as large. With a limit of one half, no block is more than half unused beyond the
+//! rounding of its class. A block that shrinks repeatedly is copied at sizes that halve, so all its
+//! copies together are no larger than the original block. (A limit nearer to 1 would copy for
+//! little gain; one nearer to 0 would keep more unused memory.)
 
 use crate::heap::layout::class::{SizeClass, rounded_up};
 use crate::heap::paths::alloc::SMALL_ALIGN;
@@ -12,7 +13,7 @@ use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-/// What blocks are copied and cleared in: the bytes of every class are a multiple of it.
+/// The unit of copying and clearing blocks. The bytes of every class are a multiple of its size.
 type Word = MaybeUninit<u32>;
 
 /// Words that hold `bytes`.
@@ -45,7 +46,8 @@ impl HeapCore {
     #[inline(always)]
     pub(in crate::heap) fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         let block = self.alloc(layout)?;
-        // SAFETY: the block is this thread's, and at least so many words long; of no bytes it is none.
+        // SAFETY: this thread owns the block, which has at least this many words; for no bytes it
+        // writes none.
         unsafe { block.cast::<Word>().write_bytes(0, words(layout.size())) };
         Some(block)
     }
@@ -65,7 +67,7 @@ impl HeapCore {
         }
     }
 
-    /// Whether a block is the right one for `new_size`.
+    /// Whether a block keeps its place for `new_size`.
     ///
     /// # Safety
     /// As for [`usable_size`](Self::usable_size).
@@ -80,7 +82,8 @@ impl HeapCore {
         needed.saturating_mul(2) >= usable as u64
     }
 
-    /// Bytes of the block for a size that was rounded up to its alignment: a class', or whole slabs.
+    /// Bytes of the block for a size that was rounded up to its alignment: those of a class, or of
+    /// whole slabs.
     #[inline(always)]
     fn block_bytes(&self, size: u64, align: u64) -> u64 {
         let slab_bytes = u64::from(self.layout.slab_bytes());
@@ -103,7 +106,8 @@ impl HeapCore {
             return Some(new);
         }
         let kept = words(layout.size().min(new_size));
-        // SAFETY: both hold so many words, the old one by the caller's promise; they are two blocks.
+        // SAFETY: both blocks hold `kept` words, the old one by the caller's promise; they are
+        // distinct.
         unsafe { block.cast::<Word>().copy_to_nonoverlapping(new.cast(), kept) };
         // SAFETY: the caller's promise.
         unsafe { self.free(block) };

@@ -1,16 +1,16 @@
 //! Refill: the next span of a cursor, for the group that crossed the end of the last one.
 //!
-//! All lanes of the group work for one cursor after the other: they look at its ring and those of
+//! All lanes of the group work for one cursor after the other: they read its ring and those of
 //! other shards, and prepare new runs. While a group replaces a span, other warps of the SM that
-//! need the class draw from other cursors, by their slow path. So what counts is the number of
-//! round trips, one after the other: five to go on with a span of the ring that has free blocks.
+//! need the class draw from other cursors, on their slow path. So the number of consecutive round
+//! trips matters: five to continue with a span of the ring that has free blocks.
 //!
 //! In an [aged](super::aged) heap, a cursor gets no span: each lane [probes](super::probe) for a
 //! block.
 //!
-//! Without free slabs, a span changes from the ring of another shard to this one, if that ring is
-//! the longer one afterwards, too. A span in two rings is occupied whenever the second cursor
-//! reaches it, and no ring has what its SMs need.
+//! Without free slabs, a span moves from the ring of another shard to this one, if the other ring
+//! is not the shorter one afterwards. If a span were in two rings, it would be occupied whenever
+//! the second cursor reaches it, and no ring would have what its SMs need.
 
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::ClassInfo;
@@ -31,16 +31,16 @@ const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
 /// The most spans that are added to a ring at once, where free slabs lie in short rows.
 const PIECES: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
-/// A cursor, and what its next span is for.
+/// A cursor that needs a span, and the group that needs it.
 #[derive(Clone, Copy)]
 struct Demand {
     class: SizeClass,
     shard: u32,
-    /// The span that was used up.
+    /// The exhausted span.
     seen: Span,
-    /// Lanes of the group.
+    /// Number of lanes of the group.
     lanes: u32,
-    /// Whether it takes free slabs although the class has free blocks elsewhere.
+    /// Whether to take free slabs even if the class has free blocks elsewhere.
     must: bool,
 }
 
@@ -103,13 +103,13 @@ impl HeapCore {
             next = Some(seen.aged());
         }
         if next.is_none() {
-            // A search that finds nothing, again and again in a full heap, is no move.
+            // Not a move if a search finds nothing: in a full heap this happens again and again.
             let has_run = || (!seen.is_dry() || self.has_any_run(&info)).into();
             if group.lead_64(has_run) == 1 {
                 if group.leads() {
                     common.begin();
                 }
-                // The beginning of the move is before what each lane hides.
+                // Orders the beginning of the move before each lane hides memory.
                 group.sync();
                 next = self.find_span(group, demand, &info, survey);
                 if group.leads() {
@@ -127,10 +127,10 @@ impl HeapCore {
         next.is_some()
     }
 
-    /// Memory for the next span, which is added to the ring: many free slabs in a row, else a span
-    /// of a longer ring, else any free slabs, else those of fully free runs of other classes. None
-    /// while the class has fully free runs: other cursors have tickets for them, or searches find
-    /// them.
+    /// Finds memory for the next span and adds the span to the ring: many free slabs in a row, else
+    /// a span of a longer ring, else any free slabs, else the slabs of fully free runs of other
+    /// classes. Takes no slabs of other classes while the class has fully free runs: other cursors
+    /// have tickets for these, or searches find them.
     fn find_span(&self, group: Group, demand: Demand, info: &ClassInfo, survey: Survey) -> Option<Span> {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
@@ -167,10 +167,10 @@ impl HeapCore {
         None
     }
 
-    /// Claims slabs for at most `most` runs. All lanes get them.
+    /// Claims slabs for at most `most` runs. Returns them to all lanes.
     fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
         let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
-        // Relaxed: a hint. Each claim goes on where the last one of the shard ended.
+        // Relaxed: a hint. Each claim continues where the last one of the shard ended.
         let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
         let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
         let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
@@ -200,15 +200,15 @@ impl HeapCore {
             self.runs().dedicate(slabs.first + i * info.slabs, 1, demand.class, info);
             i += group.count();
         }
-        // What each lane has published, before the leader names it in the cursor, and ends the
-        // move.
+        // Orders the runs that each lane published before the leader stores the span in the cursor
+        // and ends the move.
         group.sync();
         self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 
-    /// Takes the last span of the ring of another shard and adds it to the own ring, if the span is
-    /// free, the other cursor is not at it, and the other ring is not shorter than the own one
-    /// afterwards; spans of retired runs count, too. Each lane looks at one ring.
+    /// Moves the last span of another shard's ring to the ring of this shard, if the first run of
+    /// the span is fully free, the other cursor is not at it, and the other ring is not the shorter
+    /// one afterwards. Spans of retired runs count, too. Each lane reads one ring.
     fn take_over(&self, group: Group, demand: Demand, info: &ClassInfo, survey: &mut Survey) -> Option<Span> {
         let Demand { class, shard, lanes, .. } = demand;
         let salt = group.broadcast_32(hash(thread::index_1d()));
@@ -239,12 +239,12 @@ impl HeapCore {
     fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
         let (idle, common) = (self.runs().idle(), self.overview().common());
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        // At different runs for all groups, which would sweep the same ones.
+        // Each group starts at a different run. Otherwise all groups would sweep the same ones.
         let salt = group.broadcast_32(hash(thread::index_1d()));
         let middle = start + scaled(salt, self.layout.slabs);
         let mut ignored = common.search();
         for (mut from, to) in [(middle, end), (start, middle)] {
-            // Each turn goes on to later words.
+            // Each turn continues at later words.
             while let Some(next) = idle.next_of(group, from, to, common, &mut ignored) {
                 // Each lane looks at a word.
                 let first = next / WORD_BITS;

@@ -1,9 +1,10 @@
 //! Search: memory for a class when its cursor is exhausted and there is no run for a span.
 //!
-//! All lanes of a group look at 32 words of the list at once, then at the words of one run, and
-//! claim as many of its free blocks as lanes ask for. A search also proves that there are none: it
-//! unlists the runs that it finds without free blocks. If no move by another thread overlapped the
-//! search, then at its end no block of the class was free, and there were no slabs for a run of it.
+//! The lanes of a group read up to 32 words of the list at once, then the words of one run, and
+//! claim as many of its free blocks as lanes ask for. A search can also prove that there are no
+//! free blocks: it unlists the runs that it finds without any. If no move by another thread
+//! overlapped the search, then at its end no block of the class was free, and there were no slabs
+//! for a run of it.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::ClassInfo;
@@ -21,7 +22,7 @@ pub(in crate::heap) enum Found {
     Block(u64),
     /// There is no memory for the class.
     Nothing,
-    /// Other threads hold or move memory, or there is a run for a span: to be tried again.
+    /// Other threads hold or move memory, or there is a run for a span: the caller is to try again.
     Unsure,
 }
 
@@ -39,11 +40,11 @@ impl Found {
 }
 
 impl HeapCore {
-    /// Searches for free blocks for the lanes of the group that ask, of the class of each one.
-    /// Groups with different `salt` start at different runs and blocks.
+    /// Searches for free blocks for the lanes of the group that ask, each of its own class. Groups
+    /// with different `salt` start at different runs and blocks.
     ///
-    /// If there is no free block of a class, but memory for a run of it, the cursors are to get it;
-    /// if `makes_runs`, the group makes one run, which a later search finds.
+    /// If a class has no free block, but there is memory for a run of it, this memory is left to
+    /// the cursors. If `makes_runs`, the group makes one run, which a later search finds.
     #[inline(never)]
     pub(in crate::heap) fn search(
         &self,
@@ -69,8 +70,8 @@ impl HeapCore {
         found
     }
 
-    /// The same for the lanes that are `wanting` blocks of one class. All lanes of the group take
-    /// part.
+    /// [`search`](Self::search) for the lanes that are `wanting` blocks of one class. All lanes of
+    /// the group take part.
     fn search_class(
         &self,
         group: Group,
@@ -82,7 +83,7 @@ impl HeapCore {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let (mut before, mut common_before) = (moves.search(), common.search());
-        // The moves that the leader saw ended are before the reads of all lanes.
+        // Orders the moves that the leader saw end before the reads of all lanes.
         group.sync();
         let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
         let middle = start + scaled(salt, self.layout.slabs);
@@ -110,7 +111,8 @@ impl HeapCore {
                     served += got;
                     lanes = lanes.without_leader();
                 }
-                // Otherwise other threads took all blocks that were there, or it looks here again.
+                // If this turn served no lane, other threads took all blocks of these runs. If it
+                // served some lanes, the next turn reads these words again.
                 if served == wanting.count() || served == served_before {
                     return Found::of(address, false);
                 }
@@ -137,7 +139,7 @@ impl HeapCore {
     }
 
     /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of
-    /// the group. Returns how many, and the caller's block.
+    /// the group. Returns the number of claimed blocks, and the caller's block.
     fn claim_blocks(
         &self,
         group: Group,
@@ -150,7 +152,7 @@ impl HeapCore {
         let (runs, info) = (self.runs(), self.class(class));
         let (words, most) = (info.words(), wanting.count() - served);
         let (mut total, mut block) = (0, None);
-        // The lanes look at consecutive words, from one on that depends on `salt`.
+        // The lanes read consecutive words, starting at one that depends on `salt`.
         let (mut round, shift) = (0, salt % words);
         while round < words && total < most {
             let i = round + group.rank();
@@ -219,8 +221,8 @@ impl HeapCore {
         });
     }
 
-    /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at an
-    /// index of the idle set. Returns whether there were any.
+    /// Retires fully free runs, from index `start` of the idle set on, until `least` slabs or all
+    /// of them are free. Returns whether it freed any.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn retire_idle(&self, start: u32, least: u32) -> bool {
@@ -237,8 +239,8 @@ impl HeapCore {
         freed > 0
     }
 
-    /// Makes the slabs of fully free runs free, of one word of the idle set that depends on `salt`,
-    /// or removes from that word the runs that are not fully free.
+    /// Retires fully free runs of one word of the idle set, which depends on `salt`, until `least`
+    /// slabs are free. Removes the runs that are not fully free from that word.
     fn retire_one(&self, salt: u32, least: u32) {
         let (idle, common, end) = (self.runs().idle(), self.overview().common(), self.layout.run_indices());
         let middle = scaled(salt, end);
@@ -249,8 +251,8 @@ impl HeapCore {
         }
     }
 
-    /// Makes the slabs of fully free runs free: of those in one word of the idle set, from an index
-    /// on, `least` slabs or more. Returns how many.
+    /// Retires fully free runs of one word of the idle set, from index `index` on, until `least`
+    /// slabs or all of them are free. Returns the number of freed slabs.
     fn retire(&self, index: u32, least: u32) -> u32 {
         let (class, run) = self.layout.run_at(index);
         let (info, runs, w) = (self.class(class), self.runs(), index / WORD_BITS);
@@ -278,8 +280,7 @@ impl HeapCore {
     }
 }
 
-/// `n` of the set bits of a word, or all if there are fewer. With different `salt` others come
-/// first.
+/// `n` of the set bits of a word, or all if there are fewer. `salt` decides which come first.
 fn some_bits(word: u32, n: u32, salt: u32) -> u32 {
     if n == 0 || word.count_ones() <= n {
         return if n == 0 { 0 } else { word };

@@ -1,4 +1,4 @@
-//! The slow path of an allocation: more tickets, until the lanes have blocks or there are none.
+//! Slow path of an allocation: takes more tickets, until the lanes have blocks or there are none.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::ClassInfo;
@@ -17,24 +17,25 @@ use crate::units::WARP_SIZE;
 
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy. An allocation that fails after them
-/// without a proof that there was no memory is counted apart.
+/// without a proof that there was no memory is counted separately.
 const TURNS: u32 = if NATIVE_LAYOUT { 4096 } else { 8 };
 
-/// Turns in which a group draws tickets, after the first ones. Later it only searches.
+/// Turns in which a group draws more tickets. In later turns it only searches.
 const DRAWS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
 
 /// Turns after which each turn of a group searches for single blocks, too, and makes a run if it
 /// finds none.
 const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// Turns after which the pause between two of them doubles, up to `DRAWS`. All pauses of an
-/// allocation together are at most 0.31 s.
+/// The pause between two turns doubles each time this many turns have passed, up to turn `DRAWS`.
+/// All pauses of an allocation together are at most 0.31 s.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
 
-/// Whether lanes probe. Models of whole allocations do not end with probes: they have them alone.
+/// Whether lanes probe. Models of whole allocations would not end with probes. Probes have their
+/// own models.
 const PROBES: bool = NATIVE_LAYOUT;
 
 /// In place of a class, for lanes that do not ask.
@@ -112,7 +113,7 @@ impl HeapCore {
             {
                 address = found;
             }
-            // The lanes may have parted.
+            // The lanes may have diverged.
             group.sync();
             let served = group.ballot(address != 0);
             let missed = asks && peers.members().without(served) == peers.members();
@@ -123,7 +124,7 @@ impl HeapCore {
                 _ if missed => self.step(class, shard, peers.count(), turn),
                 seen => (Step::Draw, seen),
             };
-            // The step of the group of peers, which its leader knows.
+            // The step of each group of peers, which only its leader knows.
             let is = |wanted| group.ballot(step == wanted).contains(peers.leader());
             let (refills, waits, mut is_dry) = (is(Step::Refill), is(Step::Wait), is(Step::Search));
             if !group.all(!refills) {
@@ -174,8 +175,8 @@ impl HeapCore {
         address
     }
 
-    /// Another shard with tickets for blocks in its cursor, for the groups of `peers` without
-    /// any; after [`PATIENCE`] turns, any other one. Each lane looks at one cursor.
+    /// Another shard for the groups of `peers` that have no tickets: one with tickets for blocks in
+    /// its cursor, after [`PATIENCE`] turns any other one. Each lane reads one cursor.
     fn other(
         &self,
         group: Group,
@@ -212,7 +213,7 @@ impl HeapCore {
         }
     }
 
-    /// Puts back what the lane claimed by a ticket for a run that is gone.
+    /// Sets the bits again that the lane claimed by a ticket for a run that is gone.
     #[cold]
     #[inline(never)]
     fn put_back(&self, class: SizeClass, peers: Group, drawn: Drawn) {
@@ -223,9 +224,9 @@ impl HeapCore {
         }
     }
 
-    /// The next step of a group that got nothing for its tickets, nor by probes, and the span that
-    /// it is to replace. If no block ahead is free, the group takes the tickets that are left, or
-    /// many of them. If the cursor is dry, too, it searches: in the first turn always, later if
+    /// The next step of a group that got no block by tickets and by probes, and the span that it is
+    /// to replace. If no block ahead is free, the group takes the tickets that are left, or many of
+    /// them. If the cursor is also dry, the group searches: in the first turn always, later if
     /// there are no runs of other classes and no slabs.
     #[inline(never)]
     fn step(&self, class: SizeClass, shard: u32, lanes: u32, turn: u32) -> (Step, Span) {
@@ -273,8 +274,8 @@ impl HeapCore {
         (step, if is_aged { old.with_left(1) } else { old })
     }
 
-    /// The number of blocks at the front of a span that are not free; `None` if none of this run
-    /// and the next one seems to be free.
+    /// The number of blocks at the front of a span that are not free. `None` if no block of this
+    /// run and the next one seems to be free.
     fn occupied(&self, class: SizeClass, info: &ClassInfo, span: Span) -> Option<u32> {
         let (runs, left) = (self.runs(), (span.left() as u32).min(span.blocks(info)));
         if left == 0 {

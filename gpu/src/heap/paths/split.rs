@@ -7,9 +7,9 @@
 //! finish_alloc        parts of warps, large blocks, the end of a span
 //! ```
 //!
-//! The first part leaves every ticket and every claim of its warp either done or in the step, and
-//! the second part goes on as `alloc_small` and `release` do. Their guarantees and their progress
-//! are those of [`Heap::alloc`] and [`Heap::free`].
+//! After the first part, every ticket and every claim of its warp is either done or recorded in the
+//! step. The second part continues as `alloc_small` and `release` do. The two parts have the
+//! guarantees and the progress of [`Heap::alloc`] and [`Heap::free`].
 //!
 //! The first part calls no other function, so that the C library can turn its machine code into
 //! inline assembly for other languages. The second part is a call.
@@ -27,7 +27,7 @@ use core::ptr::NonNull;
 // What is left to do after the first part: 0 if nothing, otherwise some of these.
 /// The entire operation.
 const ALL: u64 = 1;
-/// The second half, of which the other fields have the state.
+/// The second half; the other fields have its state.
 const SECOND_HALF: u64 = 1 << 1;
 /// The operation is one of a full warp: its lanes wait for each other.
 const WARP: u64 = 1 << 2;
@@ -78,8 +78,8 @@ impl FreeStep {
 }
 
 impl HeapCore {
-    /// The first part of [`alloc`](Self::alloc). If `rest` is not 0, [`finish_alloc`](Self::finish_alloc)
-    /// follows. Not for debug heaps.
+    /// The first part of [`alloc`](Self::alloc). If `rest` is not 0,
+    /// [`finish_alloc`](Self::finish_alloc) follows. Not for debug heaps.
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub(in crate::heap) fn begin_alloc(&self, layout: Layout) -> AllocStep {
@@ -87,7 +87,8 @@ impl HeapCore {
         let all = AllocStep { address: 0, seen: 0, rest: ALL };
         let Some(class) = self.class_of(layout) else { return all };
         let Some(warp) = Group::converged().whole() else { return all };
-        // As in `alloc_small`. In a common function, kernels in Rust spill more.
+        // Repeats code of `alloc_small`: with a common function, kernels in Rust spill more
+        // registers.
         let shard = self.shard();
         let (drawn, shard) = if warp.all(class.0 == warp.broadcast_32(class.0)) {
             (self.draw(warp, warp, true, class, shard), shard)
@@ -127,8 +128,8 @@ impl HeapCore {
         NonNull::new(self.alloc_slow(warp, class, shard, seen, step.address, stale) as *mut u8)
     }
 
-    /// The first part of [`free`](Self::free). If `rest` is not 0, [`finish_free_step`](Self::finish_free_step)
-    /// follows. Not for debug heaps.
+    /// The first part of [`free`](Self::free). If `rest` is not 0,
+    /// [`finish_free_step`](Self::finish_free_step) follows. Not for debug heaps.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
@@ -137,7 +138,7 @@ impl HeapCore {
     pub(in crate::heap) unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {
         let group = Group::converged();
         if let Some(warp) = group.whole() {
-            // What all lanes wrote, before the release of the lane that frees for them.
+            // Orders the writes of all lanes before the release of the lane that frees for them.
             warp.sync();
         }
         // Relaxed: the caller owns the block, so the entry was written before (I2 of `runs`).
@@ -148,7 +149,7 @@ impl HeapCore {
             return FreeStep::ALL;
         }
         let Place { run, block, .. } = place;
-        // As in `release`: only lanes that met above may leave their blocks to one of them.
+        // One lane may free for a warp only if all its lanes were converged above: see `release`.
         let warp = Group::converged().whole().filter(|warp| warp.all(group.whole().is_some()));
         let bits = match warp {
             Some(warp) => self.gather(warp, place),
@@ -157,8 +158,8 @@ impl HeapCore {
         let w = block / WORD_BITS;
         let released = (bits != 0).then(|| self.runs().release(run, w, bits));
         let unfinished = released.filter(|released| released.is_unfinished);
-        // After the free the block is free, whichever lane freed it: so all lanes wait for each
-        // other, here or at the end of the second part.
+        // When the free ends, the block is free, whichever lane freed it: so all lanes wait for
+        // each other, here or at the end of the second part.
         if let Some(warp) = warp
             && warp.all(unfinished.is_none())
         {
@@ -199,3 +200,6 @@ impl HeapCore {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -10,24 +10,25 @@
 //! of the next span of the cursor's ring, and beyond that for the spans after it, so no group waits
 //! at the end of a span. The group that makes `left` negative by its subtraction *crosses* the end:
 //! it adds the difference to the next span (`replace`), again if all tickets of that one were taken
-//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`draw.rs`) it
+//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`alloc.rs`) it
 //! refills instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
-//! The group that crosses the end of these tickets looks whether a span is better. If a part
-//! of a warp made it aged, it is mostly also dry, so that groups do not wait for that.
+//! The group that crosses the end of these tickets checks whether a span is better. A cursor that a
+//! part of a warp made aged is mostly also dry, so that groups do not wait for this check.
 //!
-//! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and nothing
-//! is lost with a ticket that is not used. A number beyond the span is no ticket.
+//! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and an
+//! unused ticket loses no block. A number beyond the span is no ticket.
 //!
-//! - I1. While `left` is negative, no subtraction crosses the end: one group has.
+//! - I1. While `left` is negative, no subtraction crosses the end: one group has already crossed
+//!   it.
 //! - I2. Only the group that crossed the end changes the span, until `left >= 0`.
 //! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 65 tickets of it for
 //!   which it found no free block, and one in each of the 129 turns of an allocation, which take 1
 //!   ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so one allocation by each of
 //!   them may fail while a span is replaced.
 //!
-//! All operations are relaxed: the claim of the bits orders what a ticket leads to. Wait-free.
+//! All operations are relaxed: the claim of the bits orders the use of the blocks. Wait-free.
 
 use crate::heap::layout::class::divided;
 use crate::heap::layout::class::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
@@ -46,7 +47,8 @@ const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
 
-/// Tickets of an aged cursor: more than its lanes take in some kernels, as each end costs time.
+/// Tickets of an aged cursor. More than its lanes take in some kernels, because each end costs
+/// time.
 const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
 
 const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
@@ -56,7 +58,7 @@ const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) -
 pub struct Span(pub(in crate::heap) u64);
 
 impl Span {
-    /// Before the first span.
+    /// The state of a cursor before its first span.
     pub const UNUSED: Span = Span(BIAS);
 
     /// All blocks of `runs` runs from slab `first` on.
@@ -71,41 +73,41 @@ impl Span {
         Span((range as u64) << LEFT_BITS | ((runs * info.blocks) as u64 + BIAS))
     }
 
-    /// The same as the span of this slot of its ring.
+    /// This span in slot `slot` of its ring.
     #[inline(always)]
     pub(in crate::heap) const fn in_slot(self, slot: u32) -> Self {
         Span(self.0 & !(((1 << SLOT_BITS) - 1) << SLOT_SHIFT) | (slot as u64) << SLOT_SHIFT)
     }
 
-    /// The same with so many blocks left.
+    /// This span with `left` blocks left.
     #[inline(always)]
     pub(in crate::heap) const fn with_left(self, left: i32) -> Self {
         Span(self.0 & !LEFT | (left + BIAS as i32) as u64)
     }
 
-    /// The same after a search for other memory found none.
+    /// This span after a search for other memory found none.
     pub(in crate::heap) const fn dry(self) -> Self {
         Span(self.0 | DRY)
     }
 
-    /// No span, while single free blocks of the class are to be used before free slabs. Its tickets
-    /// are for no block; the group that crosses their end looks again what is better.
+    /// No span: lanes are to use single free blocks of the class before free slabs. Its tickets are
+    /// for no block. The group that crosses their end decides again.
     pub(in crate::heap) const fn aged(self) -> Self {
         Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
     }
 
-    /// The same by a part of a warp: also dry, so that groups at its end do not wait.
+    /// [`aged`](Self::aged) by a part of a warp: also dry, so that groups do not wait at its end.
     pub(in crate::heap) const fn aged_for_parts(self) -> Self {
         self.aged().dry()
     }
 
-    /// The same, but no group crosses its end. In copies only, never in memory.
+    /// This span, marked so that no group crosses its end. Only in copies, never in memory.
     #[inline(always)]
     pub(in crate::heap) const fn passed(self) -> Self {
         Span(self.0 | PASSED)
     }
 
-    /// Its end and its number of runs, in one word.
+    /// The end and the number of runs, in one word.
     #[inline(always)]
     pub(in crate::heap) const fn range(self) -> u32 {
         (self.0 >> LEFT_BITS) as u32 & RANGE
@@ -117,7 +119,7 @@ impl Span {
         (self.0 >> LEFT_BITS) as u32 & ((1 << END_BITS) - 1)
     }
 
-    /// Runs of the span; none of an unused one.
+    /// Number of runs; 0 for an unused span.
     #[inline(always)]
     pub const fn runs(self) -> u32 {
         (self.0 >> (LEFT_BITS + END_BITS)) as u32 & MAX_RUNS
@@ -146,15 +148,14 @@ impl Span {
         self.0 & PASSED == 0 && self.left() >= wanted as i32
     }
 
-    /// Whether it has tickets, but no blocks: see [`aged`](Self::aged).
+    /// Whether the cursor has tickets but no blocks: see [`aged`](Self::aged).
     #[inline(always)]
     pub(in crate::heap) const fn is_aged(self) -> bool {
         self.runs() == 0 && self.left() > 0
     }
 
-    /// Whether the lanes with tickets are to probe first: the cursor is aged, or is dry and has no
-    /// span. A group that crosses the end of an aged cursor sees that too, if the cursor is also
-    /// dry.
+    /// Whether lanes with tickets are to probe first: the cursor is aged, or is dry and has no
+    /// span. The latter also holds for a group that crosses the end of an aged and dry cursor.
     #[inline(always)]
     pub(in crate::heap) const fn is_for_probes(self) -> bool {
         self.runs() == 0 && (self.left() > 0 || self.is_dry())
@@ -173,14 +174,14 @@ impl Span {
         self.0 & PASSED == 0 && left >= 0 && left < wanted as i32
     }
 
-    /// The block for the ticket `rank` of a group that took `wanted`. At least the number of blocks
-    /// of the span if there is none.
+    /// The block for ticket `rank` of a group that took `wanted` tickets. If there is none, a
+    /// number that is not less than the number of blocks of the span.
     #[inline(always)]
     pub(in crate::heap) const fn block(self, wanted: u32, rank: u32) -> u32 {
         (self.left() - wanted as i32 + rank as i32) as u32
     }
 
-    /// Whether that ticket is beyond the end of the span.
+    /// Whether ticket `rank` of a group that took `wanted` tickets is beyond the end of the span.
     #[inline(always)]
     pub(in crate::heap) const fn ends_before(self, wanted: u32, rank: u32) -> bool {
         (self.block(wanted, rank) as i32) < 0
@@ -212,7 +213,7 @@ impl Cursor {
         Cursor(AtomicU64::new(span.0))
     }
 
-    /// Its current span.
+    /// The current span.
     pub fn span(&self) -> Span {
         Span(self.0.load_relaxed())
     }
@@ -223,8 +224,8 @@ impl Cursor {
         Span(self.0.sub_relaxed(wanted.into()))
     }
 
-    /// Takes tickets, of which the caller uses none, if no group took any since the span was
-    /// `seen`. Returns whether it did.
+    /// Takes tickets that the caller does not use, if no group took any since the span was `seen`.
+    /// Returns whether it did.
     pub(in crate::heap) fn skip(&self, seen: Span, tickets: u32) -> bool {
         self.0.cas_relaxed(seen.0, seen.0 - u64::from(tickets)).is_ok()
     }
@@ -240,8 +241,7 @@ impl Cursor {
     }
 
     /// Starts a span with all of its tickets, for the group that crossed the end of the last one
-    /// (I2). Tickets taken meanwhile are for no block, or for blocks with tickets that are taken
-    /// again.
+    /// (I2). Tickets taken meanwhile are for no block, or for blocks whose tickets are taken again.
     pub(in crate::heap) fn restart(&self, next: Span) {
         STORE_SPAN.delay();
         self.0.swap_relaxed(next.0);

@@ -17,16 +17,16 @@ use core::ffi::c_void;
 /// Whether this build supports debug heaps: the feature `debug`.
 pub const DEBUG: bool = cfg!(feature = "debug");
 
-/// The address of the extra state of a debug heap; without the feature `debug`, of no bytes.
+/// The address of the extra state of a debug heap. Zero-sized without the feature `debug`.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Debugger([*const c_void; DEBUG as usize]);
 
 impl Debugger {
-    /// That of a heap that is not a debug heap.
+    /// The value for a heap that is not a debug heap.
     pub const NONE: Debugger = Debugger([core::ptr::null(); DEBUG as usize]);
 
-    /// That of this extra state.
+    /// The address of the extra state `extra`.
     pub(in crate::heap) const fn at(extra: *const c_void) -> Debugger {
         Debugger([extra; DEBUG as usize])
     }
@@ -38,7 +38,7 @@ impl Debugger {
     }
 }
 
-/// Words from the hint of one shard to the next: each has a sector of the cache of its own.
+/// Words from the hint of one shard to that of the next: each hint has its own cache sector.
 pub const HINT_STRIDE: usize = 8;
 
 /// The addresses of a heap's memory and of the parts of its metadata.
@@ -64,7 +64,7 @@ pub struct Parts {
     pub free: *const AtomicU32,
     /// The set of runs that may have free blocks: `layout.run_set_words()` words.
     pub listed: *const AtomicU32,
-    /// The set of runs that may be fully free: as many words.
+    /// The set of runs that may be fully free: `layout.run_set_words()` words.
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,
@@ -80,7 +80,7 @@ pub struct Parts {
     pub debugger: Debugger,
 }
 
-/// A heap without what debug heaps add.
+/// A heap without the additions of debug heaps.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct HeapCore {
@@ -89,8 +89,8 @@ pub struct HeapCore {
 }
 
 impl HeapCore {
-    /// The copy of this handle in memory, for code off the fast path: a call there passes its
-    /// address. A handle passed by value would be written to every thread's stack.
+    /// The copy of this handle in memory. Calls off the fast path pass its address: a handle passed
+    /// by value would be written to every thread's stack.
     #[inline(always)]
     pub(in crate::heap) fn shared(&self) -> &HeapCore {
         // SAFETY: `from_raw_parts`' promise.
@@ -168,13 +168,14 @@ impl HeapCore {
         self.word_of_shard(shard, 0)
     }
 
-    /// The failed allocations of an SM, modulo 2^32.
+    /// The number of failed allocations of a shard, modulo 2^32.
     #[inline(always)]
     pub(in crate::heap) fn failures_of(&self, shard: u32) -> &AtomicU32 {
         self.word_of_shard(shard, 1)
     }
 
-    /// The failed allocations of an SM without a proof that there was no memory, modulo 2^32.
+    /// The number of allocations of a shard that failed without a proof that there was no memory,
+    /// modulo 2^32.
     #[inline(always)]
     pub(in crate::heap) fn contended_of(&self, shard: u32) -> &AtomicU32 {
         self.word_of_shard(shard, 2)
@@ -212,8 +213,8 @@ impl HeapCore {
         self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
     }
 
-    /// What an address lies in, by the entry of its slab, which `load` loads. Certain for a thread
-    /// that owns the block (I2 of [`runs`](super::runs)).
+    /// Locates an address by the entry of its slab, which `load` loads. The result is certain for a
+    /// thread that owns the block (I2 of [`runs`](super::runs)).
     #[inline(always)]
     pub(in crate::heap) fn locate(&self, address: u64, load: impl FnOnce(&AtomicU32) -> u32) -> Located {
         let offset = address.wrapping_sub(self.base() as u64);
@@ -231,14 +232,14 @@ impl HeapCore {
     }
 }
 
-/// What an address lies in.
+/// The location of an address.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) enum Located {
-    /// No slab of the heap.
+    /// Outside all slabs of the heap.
     Outside,
-    /// A slab without a class: its number and its entry.
+    /// In a slab without a class: its number and its entry.
     Slab(u32, Entry),
-    /// A run.
+    /// In a run.
     Block(Place),
 }
 
@@ -246,20 +247,21 @@ pub(in crate::heap) enum Located {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Place {
     pub run: Run,
-    /// The number of the block in the run; not less than the run's blocks for the rest behind them.
+    /// The number of the block in the run. Not less than the run's blocks if the place is after the
+    /// last block.
     pub block: u32,
     /// Bytes from the start of the run.
     pub inside: u32,
 }
 
 impl Place {
-    /// Whether a block starts there.
+    /// Whether a block starts at this place.
     #[inline(always)]
     pub fn is_start(&self) -> bool {
         self.block * self.run.class.bytes() == self.inside && self.is_in_block()
     }
 
-    /// Whether it is in a block, and not in the rest behind the last one.
+    /// Whether the place is in a block, not after the last one.
     #[inline(always)]
     pub fn is_in_block(&self) -> bool {
         self.block < self.run.blocks

@@ -6,14 +6,14 @@
 //! level 0   | 0100 | 0000 | 1101 | ...  bit i: index i is in the set
 //! ```
 //!
-//! - I1. Index `i` is in the set while its bit in level 0 is set. The thread that clears it has
-//!   removed it, alone.
+//! - I1. Index `i` is in the set while its bit in level 0 is set. The thread that clears the bit,
+//!   and no other, has removed the index.
 //! - I2. While no insertion and no lowering is under way, a nonzero word has its bit in the level
 //!   above: a thread that makes a word nonzero sets that bit next, and a thread that clears that
 //!   bit reads the word once more.
 //!
-//! A bit of a word that is zero is harmless. Searches go from the highest level down, and clear such
-//! bits as moves, so that later ones do not come down to them. Lock-free.
+//! A set bit above a zero word is harmless. Searches go from the highest level down and clear such
+//! bits as moves, so that later searches do not descend to zero words. Lock-free.
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, has, low_bits};
 use crate::heap::layout::scatter::{hash, scaled};
@@ -22,7 +22,7 @@ use crate::heap::structures::orderings::{INSERT, INSERT_BESIDE, LOWER, RAISE, RE
 use crate::lanes::{Group, select_bit};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
-/// Attempts to insert an index into a word that has others.
+/// Attempts to insert an index into a word that has other indices.
 const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
@@ -34,7 +34,7 @@ pub(in crate::heap) struct IndexSet {
 }
 
 impl IndexSet {
-    /// The set of indices below `indices` at this place.
+    /// The set of indices below `indices` in the words at `words`.
     ///
     /// # Safety
     /// `words` starts [`total_words`] words, which stay there while the set or a copy of it is
@@ -90,9 +90,9 @@ impl IndexSet {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts an index into a word that has others. Returns whether it did. The levels above stay as
-    /// they are, so this is no move. The caller must have acquired, by a read-modify-write of what
-    /// the index stands for, every earlier removal of the index.
+    /// Inserts an index into a word that has other indices. Returns whether it did. The levels
+    /// above do not change, so this is no move. The caller must have acquired, by a
+    /// read-modify-write of what the index stands for, every earlier removal of the index.
     pub fn insert_beside_relaxed(&self, i: u32) -> bool {
         let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
         (0..BESIDE).any(|_| {
@@ -100,8 +100,8 @@ impl IndexSet {
             let seen = word.load_relaxed();
             INSERT_BESIDE.delay();
             // Relaxed: a thread that removes the index then reads the bits of the run by
-            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or RELEASE
-            // acquired its removal, so that this insertion comes after it.
+            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or
+            // RELEASE acquired its removal, so that this insertion comes after it.
             seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
         })
     }
@@ -118,7 +118,8 @@ impl IndexSet {
     /// Inserts the indices of a word of level 0.
     #[inline(never)]
     pub fn insert_bits(&self, w: u32, bits: u32) {
-        // ordering: release; pairs with REMOVE and CLAIM_SLABS: what the inserting thread did before.
+        // ordering: release; pairs with REMOVE and CLAIM_SLABS: what the inserting thread did
+        // before.
         if self.word(w).at(INSERT).or_release(bits) == 0 {
             self.raise(0, w);
         }
@@ -128,12 +129,12 @@ impl IndexSet {
     /// levels above keep their bits until a search clears them.
     #[inline(always)]
     pub fn remove_bits(&self, w: u32, bits: u32) -> u32 {
-        // ordering: acquire; pairs with INSERT and LIST. Release; pairs with the fence of a search: a
-        // search that sees the bits cleared sees the move of the thread that cleared them.
+        // ordering: acquire; pairs with INSERT and LIST. Release; pairs with the fence of a search:
+        // a search that sees the bits cleared sees the move of the thread that cleared them.
         self.word(w).at(REMOVE).and_acq_rel(!bits) & bits
     }
 
-    /// Word `w` of `level` is nonzero: sets its bit in the level above, and so on.
+    /// Sets the bit of word `w` of `level`, which is nonzero, in the level above, and so on.
     #[inline(never)]
     fn raise(&self, level: u32, w: u32) {
         let (mut level, mut w) = (level + 1, w);
@@ -152,7 +153,8 @@ impl IndexSet {
         }
     }
 
-    /// Word `w` of `level` was zero: clears its bit in the level above, unless it is nonzero again.
+    /// Clears the bit of word `w` of `level`, which was zero, in the level above. Sets the bit
+    /// again if the word is nonzero meanwhile.
     #[cold]
     #[inline(never)]
     pub fn lower(&self, level: u32, w: u32) {
@@ -178,8 +180,8 @@ pub(in crate::heap) enum Picked {
 }
 
 impl IndexSet {
-    /// The first index of the set from `from` on, and before `to`. Clears bits of words that are
-    /// zero, as moves of its own.
+    /// The first index of the set in `from..to`. Clears set bits above zero words, as moves that it
+    /// notes in `before`.
     #[inline(never)]
     pub fn next(&self, from: u32, to: u32, moves: &Moves, before: &mut Before) -> Option<u32> {
         let (mut level, mut i, mut came_down) = (0, from, false);
@@ -209,10 +211,9 @@ impl IndexSet {
         }
     }
 
-    /// Two pseudo-random indices from `start` on and before `end`, where both are the first of a
-    /// word; they may be the same. They are of two pseudo-random words. Words that are zero are
-    /// passed over, by the words of the two levels above. May clear the bit of a word that is zero,
-    /// as [`next`](Self::next) does.
+    /// Two pseudo-random indices in `start..end`, of two pseudo-random words. The two may be the
+    /// same. `start` and `end` are the first indices of words. Skips zero words by means of the two
+    /// levels above. May clear the bit above a zero word, like [`next`](Self::next).
     ///
     /// Cost: two loads at once. If both words are zero: up to three loads more, one after the
     /// other, and again two at once; and a search where these levels show no index.
@@ -251,7 +252,8 @@ impl IndexSet {
         Picked::Missed
     }
 
-    /// A pseudo-random index of each of two words of level 0, or two of one if the other is zero.
+    /// A pseudo-random index of each of two words of level 0, or two of one word if the other is
+    /// zero.
     #[inline(always)]
     fn two_of(&self, words: [u32; 2], salt: u32) -> Option<[u32; 2]> {
         let [one, other] = words.map(|w| (w, self.word(w).load_relaxed()));
@@ -262,7 +264,7 @@ impl IndexSet {
         Some([any_of(a, v, salt), any_of(b, w, salt >> 6)])
     }
 
-    /// The first index from `from` on and before `end`, or else from `start` on.
+    /// The first index in `from..end`, or else in `start..from`.
     #[inline(never)]
     fn next_around(&self, from: u32, start: u32, end: u32, moves: &Moves) -> Option<u32> {
         let mut ignored = Before::default();
@@ -284,8 +286,8 @@ impl IndexSet {
     }
 
     /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
-    /// Returns the number of moves. Lanes do this at once for the words that they look at, so that
-    /// later searches do not come down to them one after the other.
+    /// Returns the number of moves. Lanes do this concurrently for the words that they read, so
+    /// that later searches do not descend to these one after the other.
     pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
         let (above, above_len) = self.level(1);
         if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
@@ -299,8 +301,8 @@ impl IndexSet {
         1
     }
 
-    /// The first word of level 0 that is nonzero without its bit in the level above, or the same of
-    /// a higher level: its level and its number.
+    /// The level and number of a nonzero word without its bit in the level above: the first such
+    /// word, of the lowest level that has one.
     pub fn unraised(&self) -> Option<(u32, u32)> {
         let mut level = 0;
         loop {
@@ -320,14 +322,15 @@ impl IndexSet {
     }
 }
 
-/// The bits of word `v` that stand for numbers from `first` on and before `last`.
+/// The bits of word `v` that stand for numbers in `first..last`.
 #[inline(always)]
 const fn within(v: u32, first: u32, last: u32) -> u32 {
     let start = v * WORD_BITS;
     low_bits(last.saturating_sub(start)) & !low_bits(first.saturating_sub(start))
 }
 
-/// The index of a set bit of the nonzero word `w`, each with the same chance: by 12 bits of `salt`.
+/// The index of a set bit of the nonzero word `w`, chosen by 12 bits of `salt` with equal
+/// probability.
 #[inline(always)]
 fn any_of(word: u32, w: u32, salt: u32) -> u32 {
     w * WORD_BITS + select_bit(word, scaled(salt << 20, word.count_ones()))
@@ -395,12 +398,12 @@ mod tests {
         };
         [start - 1, end].into_iter().for_each(|i| set.insert(i));
         assert!((0..100).all(|salt| pick(salt).is_none()));
-        // One word that has several, and one far from it.
+        // A word with several indices, and a word far from it.
         let members = [1500, 1501, 1510, 3000];
         members.into_iter().for_each(|i| set.insert(i));
         let found: BTreeSet<_> = (0..1000).filter_map(pick).collect();
         assert!(found.into_iter().eq(members));
-        // A word that is zero is passed over, and later not even looked at.
+        // Zero words are skipped, and later not even read.
         members.into_iter().for_each(|i| assert!(set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS)) != 0));
         assert!((0..100).all(|salt| pick(salt).is_none()));
         assert_eq!(words[128 + 1].load_relaxed() & words[128 + 2].load_relaxed(), 0);

@@ -22,10 +22,10 @@ use crate::heap::layout::class::SizeClass;
 use crate::heap::structures::orderings::{MOVE, SEARCH};
 use crate::sync::{AtomicU32, AtomicU64, NATIVE_LAYOUT};
 
-/// In the high half, where the carry of its wrap is lost.
+/// In the high half, so that the carry of an overflow is lost.
 const BEGUN: u64 = 1 << 32;
 
-/// The word. Initially zero. In a sector of the cache of its own, to avoid false sharing.
+/// The word of the moves, initially zero. It has its own cache sector, to avoid false sharing.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub struct Moves(AtomicU64);
@@ -44,7 +44,7 @@ impl Before {
 
 impl Moves {
     #[cfg(not(target_arch = "nvptx64"))]
-    /// No move has begun.
+    /// The state before any move.
     pub fn new() -> Self {
         Moves(AtomicU64::new(0))
     }
@@ -76,9 +76,10 @@ impl Moves {
         result
     }
 
-    /// To be called before a search.
+    /// The state at the start of a search.
     pub(in crate::heap) fn search(&self) -> Before {
-        // ordering: acquire; pairs with `end`: a search reads the hints after every move that ended.
+        // ordering: acquire; pairs with `end`: a search reads the hints after every move that
+        // ended.
         Before(self.0.at(SEARCH).load_acquire())
     }
 
@@ -97,7 +98,7 @@ impl Default for Moves {
     }
 }
 
-/// Initially all words are zero.
+/// The moves of all classes, and other words that the classes share. Initially all words are zero.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Overview {

@@ -14,7 +14,7 @@ pub(in crate::heap) const TAKE: Site = Site::new("heap/take");
 pub(in crate::heap) const PUBLISH: Site = Site::new("heap/publish");
 /// The fence between the bits of a run and its hints.
 pub(in crate::heap) const LIST: Site = Site::new("heap/list");
-/// The look at the bits of a run that was unlisted.
+/// The check of the bits of a run that was unlisted.
 pub(in crate::heap) const UNLIST: Site = Site::new("heap/unlist");
 /// The insertion into a word of a set.
 pub(in crate::heap) const INSERT: Site = Site::new("heap/insert");
@@ -28,13 +28,13 @@ pub(in crate::heap) const LOWER: Site = Site::new("heap/lower");
 pub(in crate::heap) const CLAIM_SLABS: Site = Site::new("heap/claim-slabs");
 /// The end of a move.
 pub(in crate::heap) const MOVE: Site = Site::new("heap/move");
-/// The look at the moves before a search.
+/// The load of the moves before a search.
 pub(in crate::heap) const SEARCH: Site = Site::new("heap/search");
 /// The fence after a search.
 pub(in crate::heap) const SEARCH_END: Site = Site::new("heap/search-end");
 /// The fence after a search for the slabs of a large allocation.
 pub(in crate::heap) const LARGE_END: Site = Site::new("heap/large-end");
-/// The insertion into a word of a set that has other indices, after the look at it.
+/// The insertion into a word of a set that has other indices, after the load of that word.
 pub(in crate::heap) const INSERT_BESIDE: Site = Site::new("heap/insert-beside");
 /// The store of a span in a cursor.
 pub(in crate::heap) const STORE_SPAN: Site = Site::new("heap/store-span");

@@ -5,10 +5,10 @@
 //!      | A  |  B  |  C  |  0  |      the cursor goes on from A to B, to C, and to A again
 //! ```
 //!
-//! A cursor goes through its spans one after the other. When it finds no free blocks in them, the
-//! group that crosses the end adds a span. So a ring has grown to what its SM needs after a few
-//! kernels, and then allocation searches for nothing. If there are no free slabs, the group takes
-//! over the last span of a longer ring.
+//! A cursor uses its spans one after the other. If they have no free blocks, the group that crosses
+//! the end adds a span. So after a few kernels a ring is as large as its SM needs, and allocations
+//! do not search any more. If there are no free slabs, the group takes over the last span of a
+//! longer ring.
 //!
 //! - I1. The group that crossed the end of the cursor's span adds spans. Other groups only remove
 //!   the last one.
@@ -24,22 +24,23 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Spans of a ring.
 const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
-/// A span so many times as large as all others replaces them: each end of a span costs time.
+/// A new span replaces the ring if it is at least this many times as large as all spans together:
+/// each end of a span costs time.
 const REPLACES: u32 = 4;
 
-/// The `range` of each span; initially all are zero, which is unused.
+/// The `range` of each span; 0 for an unused slot. Initially all are zero.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Ring([AtomicU32; SLOTS as usize]);
 
-/// A look at all spans of a ring.
+/// The result of a survey of all spans of a ring.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Survey {
-    /// The next span, after the cursor's one, with a free word in its first run.
+    /// The next span after that of the cursor with a fully free word in its first run.
     pub free: Option<Span>,
     /// Runs of all spans.
     pub runs: u32,
-    /// The slots that have a span, unless its runs were retired.
+    /// The slots that have a span, except spans with retired runs.
     used: u32,
     /// The slot for another span if all are used.
     oldest: u32,
@@ -59,12 +60,12 @@ impl Ring {
         unsafe { self.0.get_unchecked(slot as usize) }
     }
 
-    /// The spans, all of their blocks left.
+    /// All spans, each with all of its blocks left.
     pub(in crate::heap) fn spans(&self, info: &ClassInfo) -> impl Iterator<Item = Span> {
         (0..SLOTS).map(|slot| Span::of_range(info, self.slot(slot).load_relaxed()).in_slot(slot))
     }
 
-    /// The span after that in slot `slot`; the same one if it is the only one.
+    /// The span after that in slot `slot`: the span itself if it is the only one.
     #[inline(always)]
     pub(in crate::heap) fn after(&self, info: &ClassInfo, slot: u32) -> Span {
         let after = (slot + 1) % SLOTS;
@@ -74,8 +75,9 @@ impl Ring {
         Span::of_range(info, range).in_slot(slot)
     }
 
-    /// Looks at all spans, by all lanes of the group. The cursor's span is in slot `slot`. For the
-    /// run at a slab, `look` returns whether it has a fully free word, or `None` if it is gone.
+    /// Surveys all spans by all lanes of the group. The cursor's span is in slot `slot`. For the
+    /// run at a slab, `look` returns whether it has a fully free word, or `None` if the run is
+    /// gone.
     pub(in crate::heap) fn survey(
         &self,
         group: Group,
@@ -103,7 +105,8 @@ impl Ring {
         Survey { free, runs: total, used, oldest }
     }
 
-    /// The last span, and the runs of all; a span without runs if there is none.
+    /// The last span, and the number of runs of all spans. The span has no runs if the ring is
+    /// empty.
     pub(in crate::heap) fn last(&self, info: &ClassInfo) -> (Span, u32) {
         let used = self.spans(info).filter(|span| span.runs() > 0);
         used.fold((Span::UNUSED, 0), |(_, runs), span| (span, runs + span.runs()))
@@ -120,7 +123,7 @@ impl Ring {
         &self,
         info: &ClassInfo,
     ) -> Option<([Span; N], usize)> {
-        // All at once.
+        // All loads at once.
         let ranges: [u32; N] = core::array::from_fn(|slot| self.slot(slot as u32).load_relaxed());
         let unused = ranges.iter().position(|range| *range == 0)?;
         Some((ranges.map(|range| Span::of_range(info, range)), unused))
@@ -132,7 +135,7 @@ impl Ring {
         span.in_slot(slot)
     }
 
-    /// Adds a span of so many runs from slab `first` on. All lanes of the group get it.
+    /// Adds a span of `runs` runs from slab `first` on. Returns it to all lanes of the group.
     pub(in crate::heap) fn add(
         &self,
         group: Group,
@@ -218,7 +221,7 @@ mod tests {
         assert_eq!([next(5, &[5000]), next(5, &[4000, 31_000]), next(9, &[4000])], [None, Some(31), Some(4)]);
         assert_eq!([next(31, &[8]), next(31, &[1000, 2000])], [Some(0), Some(1)]);
         assert_eq!((ring.last(&info).0.slot(), ring.last(&info).1), (SLOTS - 1, survey(0, &[]).runs));
-        // Without those that are gone.
+        // Without spans whose runs are gone.
         let gone = ring.survey(group, &info, 0, |run| (run != 5000).then_some(true));
         assert_eq!((gone.used, gone.free.unwrap().slot()), (!(1 << 5), 1));
     }

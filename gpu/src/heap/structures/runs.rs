@@ -8,7 +8,7 @@
 //! idle               the set of runs that may be fully free, by class
 //! ```
 //!
-//! The bitmap alone decides which blocks are free. Everything else are hints.
+//! The bitmap alone decides which blocks are free. Everything else is a hint.
 //!
 //! - I1. A block is free while its bit is set. The thread that clears the bit owns the block; it
 //!   sets the bit to free the block. A run has its bits in the words of its first slab. The bits of
@@ -20,11 +20,11 @@
 //! - I3. Writes to a block happen before its bit is set, and that before the claim that clears the
 //!   bit. A run's entries are written before its bits are set by the same thread.
 //! - I4. A thread that makes a word fully free adds 1 to the count, and a thread that claims from a
-//!   fully free word subtracts 1, each after the change of the word. So without operations under
-//!   way, `count = fully free words`. Between the two steps of several threads it can differ by the
-//!   number of these threads.
-//! - I5. A run with a block that a free has set free is listed when that free returns, except
-//!   during a move.
+//!   fully free word subtracts 1, each after the change of the word. So `count = fully free words`
+//!   while no operation is under way. While `n` threads are between these two steps, the two sides
+//!   can differ by up to `n`.
+//! - I5. A run with a block that a free made free is listed when that free returns, except during a
+//!   move.
 //! - I6. A fully free run is idle, except during the free that made it so, and during a move. Each
 //!   free that makes a word fully free marks the run idle, so an idle run need not be fully free.
 //!
@@ -33,9 +33,9 @@
 //! - [`Runs::retire`] removes fully free runs from both sets, takes all of their blocks and makes
 //!   their slabs free.
 //!
-//! A run is removed from a set first and then looked at again. If it changed meanwhile, either this
-//! look finds the change, or the thread that made the change finds the run removed and inserts it.
-//! (Only `retire` removes a run from the list without another look: it owns all blocks then.) A
+//! A run is first removed from a set and then checked again. If it changed meanwhile, either this
+//! check finds the change, or the thread that made the change finds the run removed and inserts it.
+//! (Only `retire` removes a run from the list without another check: it then owns all blocks.) A
 //! thread that retires a run swaps its count from "all words" to 0 and then claims all bits. If a
 //! bit is missing, the thread sets the others again.
 
@@ -60,7 +60,7 @@ pub(in crate::heap) struct Runs<'a> {
     pub layout: &'a HeapLayout,
 }
 
-/// A run and what is known of it.
+/// A run, as its entry describes it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::heap) struct Run {
     /// Its first slab.
@@ -70,12 +70,13 @@ pub(in crate::heap) struct Run {
     pub blocks: u32,
 }
 
-/// What a free found besides the bits it set.
+/// The result of setting the bits of freed blocks.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Released {
-    /// The word before.
+    /// The word before the bits were set.
     pub old: u32,
-    /// Whether `finish_release` has something to do.
+    /// Whether the free is unfinished: the run is to be listed or marked idle, or a bit was already
+    /// set.
     pub is_unfinished: bool,
     /// Whether the run is to be marked idle.
     pub is_idle: bool,
@@ -161,7 +162,7 @@ impl Runs<'_> {
         self.bits(w).at(CLAIM).and_acquire(!bits)
     }
 
-    /// Accounts for a claim of bits from a word of a run that was `old`.
+    /// Updates the count of a run after a claim of bits from a word that was `old`.
     #[inline(always)]
     pub fn count_claim(&self, run: u32, old: u32, full: u32) {
         if old == full {
@@ -177,7 +178,7 @@ impl Runs<'_> {
         self.count_release(run, w, bits, old)
     }
 
-    /// Sets the bits. Returns the word before.
+    /// Sets the bits. Returns the word as it was before.
     #[inline(always)]
     fn set_bits(&self, run: Run, w: u32, bits: u32) -> u32 {
         // ordering: release; pairs with CLAIM: the owner's writes before the bits (I3). Acquire;
@@ -186,13 +187,13 @@ impl Runs<'_> {
         self.bits(self.first_word(run.first) + w).at(RELEASE).or_acq_rel(bits)
     }
 
-    /// Accounts for bits that were set in a word that was `old`, and looks at the hints.
+    /// Updates the count after bits were set in a word that was `old`, and reads the hints.
     #[inline(always)]
     fn count_release(&self, run: Run, w: u32, bits: u32, old: u32) -> Released {
         let (index, full) = (self.index(run), full_word(run.blocks, w));
-        // Both looks at once, and before the first result is needed. At the list also if the word
-        // was nonzero: the free that made it so may not have listed the run yet, and may return
-        // later than this one (I5).
+        // Both loads are issued before the first result is needed. The list is read even if the
+        // word was nonzero: the free that made the word nonzero may not have listed the run yet,
+        // and may return later than this one (I5).
         let listed = self.listed().word_of(index).load_relaxed();
         let mut idle = u32::MAX;
         if old | bits == full && old != full {
@@ -239,8 +240,8 @@ impl Runs<'_> {
         }
     }
 
-    /// Makes `runs` runs of slabs that the caller took from the free set, all of their blocks free.
-    /// To be called during a move of [`common`](Overview::common).
+    /// Makes `runs` runs, with all of their blocks free, of slabs that the caller took from the
+    /// free set. To be called during a move of [`common`](Overview::common).
     pub fn dedicate(&self, first: u32, runs: u32, class: SizeClass, info: &ClassInfo) {
         let firsts = || (0..runs).map(|i| first + i * info.slabs);
         for run in firsts() {
@@ -251,14 +252,15 @@ impl Runs<'_> {
             }
         }
         BEGIN_COUNT.delay();
-        // An addition: late operations on an earlier run of these slabs add up to zero (I4).
+        // An addition, not a store: late operations on an earlier run of these slabs add up to zero
+        // (I4).
         for run in firsts() {
             self.count(run).add_relaxed(info.words());
         }
         // ordering: release; pairs with CLAIM: the entries before the bits (I3).
         PUBLISH.fence_release();
-        // ordering: release; pairs with REMOVE: the bits before the hints. A thread that removes a
-        // hint finds the bits then, and restores the hint (I5, I6).
+        // ordering: release; pairs with REMOVE: the bits before the hints. A thread that then
+        // removes a hint finds the bits, and restores the hint (I5, I6).
         LIST.release_between(
             || firsts().for_each(|run| self.set_all(run, info)),
             || {
@@ -266,7 +268,7 @@ impl Runs<'_> {
                 while run < end {
                     let index = |run| self.layout.run_index(class, run);
                     let (w, mut bits) = (index(run) / WORD_BITS, 0);
-                    // The runs of one word.
+                    // The runs of one word of the sets.
                     while run < end && index(run) / WORD_BITS == w {
                         bits |= 1 << (index(run) % WORD_BITS);
                         run += info.slabs;
@@ -288,7 +290,7 @@ impl Runs<'_> {
             if NATIVE_LAYOUT {
                 word.store_relaxed(full);
             } else {
-                // Under loom, claims after a store could continue the values before it.
+                // Under loom, claims after a plain store could still act on the values before it.
                 word.swap_relaxed(full);
             }
         }
@@ -313,7 +315,8 @@ impl Runs<'_> {
     }
 }
 
-/// Inserts an index, as a move if a search may look for it in vain: if its word has no other.
+/// Inserts an index. If its word has no other index, a search may miss it, so the insertion is a
+/// move.
 #[inline(never)]
 fn insert(set: IndexSet, index: u32, moves: &Moves) {
     if !set.insert_beside_relaxed(index) {
@@ -321,12 +324,12 @@ fn insert(set: IndexSet, index: u32, moves: &Moves) {
     }
 }
 
-/// Words or counts that are looked at together: their round trips overlap.
+/// Words or counts that are loaded together, so that their round trips overlap.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Runs<'_> {
     /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
-    /// those before it, which have none; `moves` counts the moves.
+    /// those before it, which seem to have none. `moves` counts the moves.
     pub fn first_open(
         &self,
         class: SizeClass,
@@ -350,7 +353,7 @@ impl Runs<'_> {
         (rest != 0).then(|| first + rest.trailing_zeros())
     }
 
-    /// Whether no block of a run is free, in words that are looked at by `look`.
+    /// Whether no block of a run is free, by its words as `look` reads them.
     fn is_full(&self, run: u32, info: &ClassInfo, look: impl Fn(&AtomicU32) -> u32) -> bool {
         let first = self.first_word(run);
         let at = |w: u32| look(self.bits(first + w));
@@ -361,7 +364,7 @@ impl Runs<'_> {
         })
     }
 
-    /// Removes runs from the list, but for those that have free blocks. Returns the latter.
+    /// Removes runs from the list, except those that have free blocks. Returns the latter.
     fn unlist(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut open) = (self.listed().remove_bits(w, bits), 0);
@@ -370,7 +373,7 @@ impl Runs<'_> {
         UNLIST.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
-            // An OR of no bits: it has a place among all changes of the word.
+            // An OR of no bits: it has a place in the modification order of the word.
             let is_full = || self.is_full(first + bit, info, |word| word.or_relaxed(0));
             if self.starts(first + bit, class, info.slabs) && !is_full() {
                 open |= 1 << bit;
@@ -383,8 +386,8 @@ impl Runs<'_> {
         open
     }
 
-    /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts. Removes
-    /// the others from the set.
+    /// Returns those of the runs `bits` of word `w` of the idle set that are fully free by their
+    /// counts. Removes the others from the set.
     pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (all, mut free, mut rest) = (info.words(), 0, bits);
@@ -402,13 +405,13 @@ impl Runs<'_> {
         }
         free &= bits;
         if free != bits {
-            // Not of the class: searches for other classes and for slabs look at idle runs, too.
+            // A move of `common`: searches for other classes and for slabs look at idle runs, too.
             self.overview().common().during(|| self.remove_idle(class, info, w, bits & !free));
         }
         free
     }
 
-    /// Removes runs from the idle set, but for those that are fully free.
+    /// Removes runs from the idle set, except those that are fully free.
     fn remove_idle(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
@@ -424,21 +427,22 @@ impl Runs<'_> {
         }
     }
 
-    /// Whether all blocks of a run that was removed from the idle set are free. If not, it has seen
-    /// a word that is not fully free, and the free that changes this marks the run idle. A run of
-    /// another class is idle here if a free marked it late.
+    /// Whether all blocks of a run that was removed from the idle set are free. If not, this thread
+    /// has read a word that is not fully free, and the free that makes it fully free marks the run
+    /// idle. A run of another class is idle here if a free marked it late.
     fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
         self.starts(run, class, info.slabs)
             && (0..info.words()).all(|w| {
                 let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
-                // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
+                // Relaxed: the fence. An OR of no bits has a place in the modification order of the
+                // word.
                 word.load_relaxed() == full || word.or_relaxed(0) == full
             })
     }
 
-    /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
-    /// Returns the runs whose slabs are then the caller's, with the entry of free slabs. To be
-    /// called during a move that all searches look at: one of
+    /// Claims all blocks of those of the runs `bits` of word `w` of the idle set that are fully
+    /// free. Returns these runs. The caller then owns their slabs, which have the entry of free
+    /// slabs. To be called during a move that all searches read: one of
     /// [`common`](Overview::common).
     pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
@@ -465,7 +469,7 @@ impl Runs<'_> {
         taken
     }
 
-    /// Takes all blocks of a run that was idle, if it is fully free. All or none.
+    /// Claims all blocks of a run that was idle if it is fully free, otherwise none.
     fn take(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
         let (all, first) = (info.words(), self.first_word(run));
         // Relaxed, as the next one: the bits decide.

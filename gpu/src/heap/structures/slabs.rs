@@ -3,7 +3,7 @@
 //! - I1. A slab is free while its bit is set. The thread that clears the bit owns the slab.
 //! - I2. The last user's writes happen before the insertion, and that before the claim.
 //!
-//! Lock-free: a claim that gets too little lost slabs to other claims.
+//! Lock-free: if a claim gets too few slabs, other claims got them.
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
 use crate::heap::structures::index_set::IndexSet;
@@ -15,10 +15,10 @@ use crate::sync::NATIVE_LAYOUT;
 /// Words that are claimed at once.
 const AT_ONCE: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
-/// Words that a picky claim looks at.
+/// Words that a picky claim reads.
 const LOOKS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
 
-/// Attempts at words that other threads are claiming slabs of.
+/// Attempts at words from which other threads are claiming slabs.
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 64 } else { 3 };
 
 /// Consecutive slabs.
@@ -47,7 +47,7 @@ impl FreeSlabs<'_> {
         self.moves.during(|| self.insert_moving(slabs));
     }
 
-    /// The same during a move.
+    /// [`insert`](Self::insert) during a move of the caller.
     #[inline(never)]
     fn insert_moving(&self, slabs: Slabs) {
         let (mut slab, end) = (slabs.first, slabs.first + slabs.len);
@@ -57,8 +57,8 @@ impl FreeSlabs<'_> {
         }
     }
 
-    /// Inserts the slabs `mask` from slab `first` on, the first one of a word. To be called during a
-    /// move.
+    /// Inserts slab `first + i` for each set bit `i` of `mask`. `first` is the first slab of a
+    /// word. To be called during a move.
     pub fn insert_mask(&self, first: u32, mask: u64) {
         for (w, bits) in [mask as u32, (mask >> WORD_BITS) as u32].into_iter().enumerate() {
             if bits != 0 {
@@ -85,9 +85,9 @@ impl FreeSlabs<'_> {
         self.set.next(0, self.slabs, self.moves, &mut Before::default()).is_some()
     }
 
-    /// Claims consecutive slabs by all lanes of a group, a multiple of `unit` and at most `most`:
-    /// the first found from slab `from` on, around the end. A multiple of up to a word's bits lies
-    /// in one word. If `is_picky`, it looks at a few words only, and for as many slabs as `most` or
+    /// Claims consecutive slabs by all lanes of a group: a multiple of `unit`, at most `most`, the
+    /// first ones found from slab `from` on, then from slab 0 on. Up to a word's number of slabs
+    /// lie in one word. If `is_picky`, it reads only a few words, and accepts only `most` slabs or
     /// a whole word.
     #[inline(never)]
     pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
@@ -131,7 +131,8 @@ impl FreeSlabs<'_> {
         Slabs::NONE
     }
 
-    /// Claims slabs from `bit` of a word that was seen as `word`; none if the word has changed.
+    /// Claims slabs from `bit` on in word `w`, which was read as `word`. Claims none if the word
+    /// has changed.
     fn claim_from(&self, w: u32, word: u32, bit: u32, unit: u32, most: u32) -> Slabs {
         if word == u32::MAX && most > WORD_BITS && WORD_BITS.is_multiple_of(unit) {
             return self.claim_words(w, unit, most);
@@ -139,8 +140,8 @@ impl FreeSlabs<'_> {
         self.claim_in(w, word, bit, unit, run_at(word, bit).min(most))
     }
 
-    /// Claims `len` slabs from `bit` of a word that was seen as `word`, rounded down to a multiple of
-    /// `unit`; none if the word has changed.
+    /// Claims `len` slabs, rounded down to a multiple of `unit`, from `bit` on in word `w`, which
+    /// was read as `word`. Claims none if the word has changed.
     fn claim_in(&self, w: u32, word: u32, bit: u32, unit: u32, len: u32) -> Slabs {
         let len = len / unit * unit;
         // ordering: acquire; pairs with INSERT (I2). Release; pairs with the fence of a search, as
@@ -151,7 +152,7 @@ impl FreeSlabs<'_> {
         }
     }
 
-    /// Claims slabs from the start of a word on, more than those of one word.
+    /// Claims slabs of several words, from the start of word `w` on.
     fn claim_words(&self, w: u32, unit: u32, most: u32) -> Slabs {
         let most = most.min((self.set.len() - w) * WORD_BITS);
         self.moves.during(|| {
@@ -184,7 +185,8 @@ impl FreeSlabs<'_> {
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
     /// slab `from` to the end, then those from slab 0. The search may clear bits of upper levels,
-    /// which is a move: if it fails then, the caller repeats it, and finds no more to clear.
+    /// which is a move. If it then fails, the caller repeats it; the repeated search finds no more
+    /// bits to clear.
     #[inline(never)]
     pub fn claim_aligned(&self, from: u32, len: u32, step: u32) -> Slabs {
         let mut ignored = self.moves.search();
@@ -211,7 +213,8 @@ impl FreeSlabs<'_> {
         Slabs::NONE
     }
 
-    /// The number of consecutive free slabs from `first` on, at most `most`, which are in the heap.
+    /// The number of consecutive free slabs from `first` on, at most `most`. All `most` slabs must
+    /// be in the heap.
     pub fn len_at(&self, first: u32, most: u32) -> u32 {
         let mut len = 0;
         while len < most {
@@ -225,12 +228,13 @@ impl FreeSlabs<'_> {
         len.min(most)
     }
 
-    /// Claims the `len` slabs from `first` on, all or none. Returns how many of them were free.
+    /// Claims the `len` slabs from `first` on, all or none. Returns how many consecutive ones were
+    /// free.
     pub fn claim_at(&self, first: u32, len: u32) -> u32 {
         self.moves.during(|| self.claim_at_moving(first, len))
     }
 
-    /// The same during a move.
+    /// [`claim_at`](Self::claim_at) during a move of the caller.
     pub fn claim_at_moving(&self, first: u32, len: u32) -> u32 {
         let (mut slab, end) = (first, first + len);
         while slab < end {

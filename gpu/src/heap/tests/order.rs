@@ -1,5 +1,5 @@
-//! Whichever lanes claim and release the blocks of a warp, each lane's use of its block is between
-//! the two (I3 of `runs`), and a free is over when a lane comes back from it.
+//! Each lane's use of its block is between the claim and the release of the block, whichever lanes
+//! perform them (I3 of `runs`). A free is over when a lane returns from it.
 
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;

@@ -1,5 +1,5 @@
-//! Any two operations, one of them before each atomic operation of the other: the invariants hold
-//! afterwards, each block has one owner, and all memory is found again.
+//! Any two operations, one of them run before each atomic operation of the other. Afterwards the
+//! invariants hold, each block has one owner, and all memory is found again.
 //!
 //! This is one preemption, in sequentially consistent order. `tests/loom_heap` has more of them and
 //! weaker orders for some pairs.
@@ -28,7 +28,7 @@ const PAIR: SizeClass = SizeClass::of(16 << 10);
 const FIRST: u32 = 40;
 const SLABS: u32 = 2;
 
-/// No operation has as many atomic operations.
+/// Every operation has fewer atomic operations.
 const MOST: u32 = 10_000;
 
 /// A heap, and its live blocks. Those of a large allocation have no class.
@@ -107,7 +107,7 @@ impl State {
         state
     }
 
-    /// The same, and the runs are in no set.
+    /// All blocks of the two runs are live, and the runs are in no set.
     fn unlisted() -> Self {
         let state = State::full();
         (0..4).for_each(|_| state.search(CLASS));
@@ -175,7 +175,7 @@ const OPERATIONS: [Operation; 13] = [
     }),
 ];
 
-/// Says what was done, if a check of it fails.
+/// Prints the state and the two operations if a check fails.
 struct Done(&'static str, &'static str, u32, &'static str);
 
 impl Drop for Done {
@@ -186,7 +186,8 @@ impl Drop for Done {
     }
 }
 
-/// The operations `interrupt` and `operate` on a new heap. Returns whether there was operation `at`.
+/// Runs `interrupt` before atomic operation `at` of `operate`, on a new heap. Returns whether
+/// `operate` had such an operation.
 fn both(made: fn() -> State, interrupt: fn(&State), at: u32, operate: fn(&State)) -> bool {
     let state = made();
     let ((), was_there) = interrupted_at(at, || interrupt(&state), || operate(&state));

@@ -24,9 +24,8 @@ fn with_spans(owned: &OwnedHeap, class: SizeClass, run: u32, left: i32) {
     heap.cursor(class, 0).restart(ring.spans(info).next().unwrap().with_left(left));
 }
 
-/// A heap with `spans` spans of a run each in the ring of the class, which are full, but for some
-/// blocks of the last one. The end of the first one is crossed by a group that takes all tickets
-/// but `rest` of the others, before the caller's.
+/// A heap with `spans` spans of one run each in the ring of the class. A group has crossed the end
+/// of the first span: it took all tickets of the other spans except `rest`.
 fn crossed(spans: u32, rest: u32) -> (OwnedHeap, Span) {
     let owned = heap(256, 1);
     let (info, group) = (*owned.core().class(A), Group::alone());
@@ -34,7 +33,7 @@ fn crossed(spans: u32, rest: u32) -> (OwnedHeap, Span) {
     for run in 0..spans {
         owned.add_run(A, 10 + run);
         let mut survey = ring.survey(group, &info, 0, |_| Some(false));
-        // Not in place of all others.
+        // So that the span does not replace all others.
         survey.runs = 1000;
         ring.add(group, &mut survey, &info, 10 + run, 1);
     }
@@ -172,8 +171,7 @@ fn one_lane_claims_the_word_of_a_full_warp() {
     let words = owned.words(A, 10);
     assert!(words[2] == 0 && full.iter().all(|(w, full)| words[*w] == *full));
     assert_eq!(owned.core().runs().free_words(10), 7);
-    // The word again, of which two blocks have been freed. No word becomes fully free, or stops
-    // being.
+    // The same word after two of its blocks were freed. No word becomes or ceases to be fully free.
     owned.core().runs().bits(owned.core().runs().first_word(10) + 2).or_relaxed(0x0400_0001);
     let word = draw_word(&owned, 96);
     let served = |lane: usize| word[lane].0 == (lane == 0 || lane == 26).then_some((10, 64 + lane as u32));

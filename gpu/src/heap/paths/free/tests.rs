@@ -26,7 +26,7 @@ fn gathered(block: impl Fn(u32) -> u32 + Sync) -> Done<u32> {
     owned.on_lanes(u32::MAX, Coords::SOLE, gather)
 }
 
-/// The bits of the lanes, of which those in `bits` have some.
+/// The bits of all lanes: those in `bits`, and none for the other lanes.
 fn bits_of(bits: &[(usize, u32)]) -> Vec<u32> {
     let mut all = vec![0; 32];
     bits.iter().for_each(|(lane, bits)| all[*lane] = *bits);
@@ -104,7 +104,7 @@ fn a_fault_has_the_entry_of_the_slab_that_was_freed() {
     owned.add_run(SMALL, 3);
     let inside = owned.core().slab_address(3) + 64 * 5 + 1;
     for address in [inside, owned.core().slab_address(256)] {
-        // SAFETY: nothing is there that a thread uses.
+        // SAFETY: no thread uses memory at the address.
         unsafe { owned.heap.free(NonNull::new(address as *mut u8).unwrap()) };
     }
     let entry = Some(u64::from(Entry::of_class(SMALL, 0, 1).0));

@@ -1,4 +1,4 @@
-//! The parts of a heap that the size of a request decides.
+//! Which parts of a heap serve a request, by its size.
 
 use super::*;
 use crate::heap::Heap;
@@ -23,7 +23,7 @@ fn the_heap_does_not_allocate_more_than_it_has() {
     let alloc =
         |size: usize, align: usize| owned.heap.alloc(Layout::from_size_align(size, align).unwrap()).is_some();
     assert_eq!(owned.heap.capacity(), 256 << 14);
-    // As many slabs as 2^32 and one more would wrap around to one.
+    // 2^32 + 1 slabs would wrap around to one.
     for (size, align) in
         [(((1 << 32) + 1) << 14, 1), ((256 << 14) + 1, 1), (1 << 14, 4 << 20), (64 << 10, 4 << 20)]
     {

@@ -43,7 +43,8 @@ fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
     let owned = heap(1024, 1);
     let hint = owned.core().hint(0);
     hint.store_relaxed(100);
-    // The word behind the slabs that are claimed is zero, and one before, which is not known above.
+    // The word after the claimed slabs is zero, and a word before them, of which the bit above is
+    // still set.
     take_slabs(&owned, (8 * 32..9 * 32).chain(32..64));
     let claim = |most, is_picky| {
         let claim = |owned: &OwnedHeap, group| {
@@ -118,7 +119,7 @@ fn idle_runs_behind_those_that_are_not_fully_free_are_found() {
         [7, 255].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[1]));
         owned.add_run(LARGE, run);
         assert!(has());
-        // The first word is zero now, which is known above.
+        // The first word is zero now, and its bit above is clear.
         let (idle, w) = (runs.idle(), owned.layout.run_index(LARGE, 7) / WORD_BITS);
         let above = idle.at(idle.level(1).0 + w / WORD_BITS).load_relaxed() >> (w % WORD_BITS);
         assert_eq!((idle.word(w).load_relaxed(), above & 1), (0, 0));
@@ -269,7 +270,7 @@ fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
     let every = |step: u32| -> Vec<u32> { (0..256).step_by(step as usize).collect() };
     // A quarter of the heap is free, then a sixteenth, then nothing.
     assert_eq!([64, 16, 0].map(|free| is_aged(free, &every(4), 32, false)), [false, true, true]);
-    // With few holes only if no slab is free; the sample of words is pseudo-random.
+    // With few free blocks only if no slab is free; the sample of words is pseudo-random.
     assert_eq!([16, 0].map(|free| is_aged(free, &every(16), 32, false)), [false, true]);
     assert!(!is_aged(16, &[], 32, false));
     // Not after probes that found nothing while there are free slabs.

@@ -20,7 +20,7 @@ fn rings(spans: &[(u32, u32, u32)]) -> OwnedHeap {
         (0..*runs).for_each(|i| owned.add_run(LARGE, first + 2 * i));
         let ring = owned.core().ring(LARGE, *shard);
         let mut survey = ring.survey(group, &info, 0, |_| Some(false));
-        // Not in place of all others.
+        // So that the span does not replace all others.
         survey.runs = u32::MAX / 8;
         ring.add(group, &mut survey, &info, *first, *runs);
     }

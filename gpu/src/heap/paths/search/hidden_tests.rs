@@ -1,4 +1,4 @@
-//! Operations that hide memory for a moment: a search beside one has no proof that there is none.
+//! Operations that hide memory for a moment: a search that overlaps one proves no lack of memory.
 //!
 //! A search runs before each atomic operation of the operation, and the operation before each one
 //! of the search. The models of `loom_heap` have the other orders.

@@ -1,4 +1,4 @@
-//! Where an allocation goes that finds no block, and how long it waits.
+//! The path of an allocation that finds no block, and how long it waits.
 
 use super::*;
 use crate::heap::tests::heap::{OwnedHeap, heap};
@@ -58,8 +58,8 @@ fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
     assert!(owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some());
 }
 
-/// A heap with eight shards. The end of each cursor of the class is crossed, but for those of the
-/// `open` shards, which have a span of 32 free blocks.
+/// A heap with eight shards. The end of each cursor of the class is crossed, except for those of
+/// the `open` shards, which have a span of 32 free blocks.
 fn crossed(open: &[u32], is_dry: bool) -> OwnedHeap {
     let owned = heap(4096, 8);
     let info = owned.core().class(LARGE);
@@ -209,8 +209,8 @@ fn a_lane_that_has_a_block_does_not_search_for_another() {
     assert_eq!(owned.free_blocks(LARGE, 20).len(), 1);
 }
 
-/// Allocates all blocks of a heap of 64 slabs by a lone lane. Returns them, and the number of atomic
-/// operations.
+/// Allocates all blocks of a heap of 64 slabs by a lone lane. Returns them, and the number of
+/// atomic operations.
 fn alloc_all(owned: &OwnedHeap) -> (Vec<NonNull<u8>>, u32) {
     let layout = Layout::from_size_align(4096, 1).unwrap();
     let ran = interrupted(|_| (), || (0..256).filter_map(|_| owned.heap.alloc(layout)).collect());
@@ -227,7 +227,7 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         // SAFETY: no thread uses them.
         let free = |block| unsafe { owned.heap.free(block) };
         blocks.into_iter().for_each(free);
-        // Until the tickets of a cursor that became aged are used, and the load is known to be low.
+        // Until the tickets of an aged cursor are used, and the load is known to be low.
         owned.core().overview().load().store_relaxed(0);
         for _ in 0..17_000 {
             free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());

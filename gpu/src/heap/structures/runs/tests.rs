@@ -69,7 +69,7 @@ fn a_block_of_a_run_of_several_slabs_is_put_back() {
     runs.put_back(runs.first_word(32) + 15, 1 << 7, 0);
     assert_eq!((owned.free_blocks(class, 32).as_slice(), runs.free_words(32)), (&[487][..], 0));
     assert_eq!(owned.hints(class, 32), (true, false));
-    // Another claimed the rest of the word, and has not counted yet.
+    // Another thread claimed the rest of the word, and has not updated the count yet.
     runs.put_back(runs.first_word(32) + 15, !(1 << 7), 0);
     assert_eq!((runs.free_words(32), owned.hints(class, 32)), (1, (true, true)));
 }

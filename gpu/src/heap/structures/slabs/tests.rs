@@ -9,7 +9,7 @@ use crate::test_lanes::{ForLanes, interrupted, interrupted_at, on_lanes};
 use core::cell::Cell;
 use std::vec::Vec;
 
-/// Calls `test` with a set of which the slabs `free` are free.
+/// Calls `test` with a set in which the slabs `free` are free.
 fn with_slabs<R>(
     slabs: u32,
     free: impl IntoIterator<Item = u32>,

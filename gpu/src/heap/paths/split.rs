@@ -33,6 +33,7 @@ const SECOND_HALF: u64 = 1 << 1;
 const WARP: u64 = 1 << 2;
 /// Mark the run idle.
 const IDLE: u64 = 1 << 3;
+const _: () = assert!(ALL | SECOND_HALF | WARP | IDLE == 0b1111);
 
 /// An allocation after its first part.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,7 @@ pub fn print(report: &SuiteReport, console: &Console) {
         let (heap, of) = (BinaryBytes(group[0].heap_bytes), sizes(&group[0]));
         console.say(format_args!("\n{simulated} over the load of a heap of {heap}, {of}, ns per thread"));
         console.say(over_load(group, console.is_terminal()));
+        say_contended(group.iter().map(|load| load.contended).sum(), console);
     }
     let run = |drift: &Drift| (drift.heap_bytes, drift.survivors, drift.threads);
     for group in report.drift.chunk_by(|a, b| run(a) == run(b)) {
@@ -25,6 +26,17 @@ pub fn print(report: &SuiteReport, console: &Console) {
         let survivors = survivors.name();
         console.say(format_args!("\ndrift in a heap of {heap}, {survivors} survives, {threads} threads"));
         console.say(drift(group, console.is_terminal()));
+        // The last one is the sum of all sizes.
+        say_contended(group.last().map_or(0, |total| total.contended), console);
+    }
+}
+
+fn say_contended(contended: u64, console: &Console) {
+    if contended > 0 {
+        let contended = Count(contended);
+        console.say(format_args!(
+            "{contended} failed allocations gave up without a proof that there was no memory"
+        ));
     }
 }
 

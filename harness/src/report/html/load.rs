@@ -31,7 +31,7 @@ pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
     })
 }
 
-const LOAD: [(&str, &str); 18] = [
+const LOAD: [(&str, &str); 19] = [
     ("heap (bytes)", "/heap_bytes"),
     ("smallest", "/min_bytes"),
     ("largest", "/max_bytes"),
@@ -49,10 +49,11 @@ const LOAD: [(&str, &str); 18] = [
     ("requests", "/turn/requests"),
     ("failed", "/turn/failed"),
     ("%", "/turn/failed_percent"),
+    ("contended", "/contended"),
     ("floor (ns)", "/floor_ns"),
 ];
 
-const DRIFT: [(&str, &str); 17] = [
+const DRIFT: [(&str, &str); 18] = [
     ("heap (bytes)", "/heap_bytes"),
     ("survivors", "/survivors"),
     ("threads", "/threads"),
@@ -68,6 +69,7 @@ const DRIFT: [(&str, &str); 17] = [
     ("free runs", "/free_runs"),
     ("wrong", "/wrong"),
     ("%", "/wrong_percent"),
+    ("contended", "/contended"),
     ("persistent (bytes)", "/persistent_bytes"),
     ("%", "/persistent_percent"),
 ];

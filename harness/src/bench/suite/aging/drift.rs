@@ -120,12 +120,15 @@ impl<K: Kernel<Args = places::Args> + Copy> Filling<'_, K> {
     /// Fills the heap, for which `goal` blocks are missing.
     fn fill(&mut self, heap: &Heap, goal: u64) -> Result<Drift> {
         let mut sum = Counts::default();
+        let contended_before = heap.stats()?.contended_failures;
         while sum.failed == 0 {
             let counts = self.launch()?;
             sum = Counts { granted: sum.granted + counts.granted, failed: counts.failed };
         }
         let bytes = class_bytes(self.draw.min);
-        let unused = Unused::of(&heap.snapshot()?.map(self.places.name), bytes);
+        let snapshot = heap.snapshot()?;
+        let contended = snapshot.stats().contended_failures.wrapping_sub(contended_before);
+        let unused = Unused::of(&snapshot.map(self.places.name), bytes);
         let served_again = self.launch()?.granted;
         let (mut served_later, mut last) = (0, served_again);
         for _ in 1..REPEATS {
@@ -152,6 +155,7 @@ impl<K: Kernel<Args = places::Args> + Copy> Filling<'_, K> {
             free_runs: unused.runs,
             wrong: served_again.max(unused.serves).min(sum.failed),
             wrong_percent: 0.0,
+            contended,
             persistent_bytes: goal.saturating_sub(all) * bytes,
             persistent_percent: 0.0,
         };

@@ -159,8 +159,10 @@ pub(super) fn figures(drifts: &[Drift]) -> impl Iterator<Item = Figure> {
     totals.map(|drift| {
         let (heap, of) = (binary(drift.heap_bytes), drift.survivors.name());
         let name = format!("heap drift, wrong failures, {heap}, {of}, {} threads", drift.threads);
-        let Drift { wrong, requests, .. } = drift;
-        let checked = format!("{wrong} wrong failures of {requests} requests, no two blocks overlap");
+        let Drift { wrong, contended, requests, .. } = drift;
+        let checked = format!(
+            "{wrong} wrong failures of {requests} requests, {contended} without a proof, no two blocks overlap"
+        );
         let figure = Figure::plain(&name, drift.threads, "all requests").checked(checked);
         figure.measured_by(drift.wrong_percent, "%", Bar::AtMost, 0.0)
     })

@@ -43,6 +43,7 @@ where
 {
     heap.reset()?;
     let (heap, fits) = (&*heap, fits(heap.capacity(), sizes));
+    let contended_before = heap.stats()?.contended_failures;
     let count = (fits * u64::from(share) / 100).max(1);
     let places = Places::new(name, timer, heap, count, extent.threads)?;
     let fill = fill(&places, extent.threads, sizes, fill_kernel)?;
@@ -51,11 +52,23 @@ where
     let turn = turn(&places, turns, sizes, turn_kernel)?;
     check_apart(name, heap, blocks_after(&places, turns, sizes)?)?;
     heap.check_freed(name)?;
+    let contended = heap.stats()?.contended_failures.wrapping_sub(contended_before);
     let floors = floors.iter().map(|stripe| places.floor(*stripe)).collect::<Result<Vec<_>>>()?;
     let floor_ns = sorted(floors)[FLOORS as usize / 2];
     let (heap_bytes, threads) = (heap.capacity(), extent.threads);
     let Draw { min: min_bytes, max: max_bytes, .. } = sizes;
-    Ok(HeapLoad { heap_bytes, min_bytes, max_bytes, percent: share, fits, threads, fill, turn, floor_ns })
+    Ok(HeapLoad {
+        heap_bytes,
+        min_bytes,
+        max_bytes,
+        percent: share,
+        fits,
+        threads,
+        fill,
+        turn,
+        contended,
+        floor_ns,
+    })
 }
 
 /// Allocates the blocks of all places.

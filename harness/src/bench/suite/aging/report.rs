@@ -23,6 +23,8 @@ pub struct HeapLoad {
     pub fill: Fill,
     /// Exchanges of blocks at the load.
     pub turn: Turn,
+    /// Failed allocations of both that gave up without a proof that there was no memory.
+    pub contended: u64,
     /// Median time of the kernel that reads and writes as a turn does, without the allocator.
     pub floor_ns: f64,
 }
@@ -119,6 +121,8 @@ pub struct Drift {
     pub wrong: u64,
     /// The same in percent of the requests.
     pub wrong_percent: f64,
+    /// Failed allocations that gave up without a proof that there was no memory.
+    pub contended: u64,
     /// Bytes of the goal that no kernel was granted.
     pub persistent_bytes: u64,
     /// The same in percent of the goal.
@@ -147,6 +151,7 @@ impl Drift {
             free_slabs: a.free_slabs + b.free_slabs,
             free_runs: a.free_runs + b.free_runs,
             wrong: a.wrong + b.wrong,
+            contended: a.contended + b.contended,
             persistent_bytes: a.persistent_bytes + b.persistent_bytes,
             ..a
         };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use warpheap::driver::{Backend, Device};
 use warpheap::simt::{Executor, Mode};
 use warpheap_device::kernel::DeviceSlice;
-use warpheap_device::sync::AtomicU64;
+use warpheap_device::sync::{AtomicU32, AtomicU64};
 use warpheap_device::{heap, kernel, thread};
 
 fn small() -> LoadExtent {
@@ -175,6 +175,30 @@ kernel! {
         unsafe { fill_if(is_served, heap, slots, results, stripe, draw) };
     }
 
+    /// As [`bench_load_fill`], except that thread 3 also counts a failure without a proof.
+    ///
+    /// # Safety
+    /// As for [`bench_load_fill`].
+    unsafe fn fill_with_contention(
+        heap: heap::Heap,
+        slots: DeviceSlice<u64>,
+        results: DeviceSlice<u8>,
+        stripe: Stripe,
+        draw: Draw,
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe { fill_if(true, heap, slots, results, stripe, draw) };
+        if thread::index_1d() == 3 {
+            // The words of shards are the 12th address of the handle; the third one counts.
+            // SAFETY: the handle begins with the addresses of its parts.
+            let words = unsafe { (&raw const heap).cast::<*const AtomicU32>().add(11).read() };
+            // SAFETY: a shard has more words.
+            let contended = unsafe { words.add(2) };
+            // SAFETY: live, as the heap is.
+            unsafe { &*contended }.add_relaxed(1);
+        }
+    }
+
     /// As [`bench_load_fill`], except that the block of place 5 has a wrong content.
     ///
     /// # Safety
@@ -229,6 +253,24 @@ fn planted_failures_are_counted() {
     assert_eq!(found.fill.failed, found.fill.requests.div_ceil(8), "{found:?}");
     assert!((found.fill.failed_percent - 12.5).abs() < 0.2, "{found:?}");
     assert_eq!(found.turn.failed, 0, "turns fill the places");
+}
+
+#[test]
+fn planted_failures_without_a_proof_are_counted() {
+    let kernels = (fill_with_contention, crate::kernels::bench::bench_load_turn);
+    let (load, drift) = with_heap(|timer, heap| {
+        let load = over_load::measure_with(timer, &small(), heap, ONE_SIZE, 25, "planted", kernels).unwrap();
+        let oldest = Survivors::Oldest;
+        let drift = drift::measure_with(timer, heap, &[64, 256], oldest, 64, "planted", fill_with_contention);
+        (load, drift.unwrap())
+    });
+    // One for each kernel.
+    assert_eq!(load.contended, load.fill.requests.div_ceil(1 << 9), "{load:?}");
+    let counted: Vec<_> = drift.iter().map(|one| (one.contended, one.requests.div_ceil(64))).collect();
+    assert_eq!(counted[0].0, counted[0].1);
+    assert!(counted[1].0 == counted[1].1 && counted[2].0 == counted[0].0 + counted[1].0, "{counted:?}");
+    let text = figures(&drift).next().unwrap().checked;
+    assert!(text.contains(&format!(", {} without a proof,", counted[2].0)), "{text}");
 }
 
 #[test]

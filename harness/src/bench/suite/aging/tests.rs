@@ -191,7 +191,9 @@ kernel! {
         if thread::index_1d() == 3 {
             // The words of shards are the 12th address of the handle; the third one counts.
             // SAFETY: the handle begins with the addresses of its parts.
-            let words = unsafe { (&raw const heap).cast::<*const AtomicU32>().add(11).read() };
+            let word = unsafe { (&raw const heap).cast::<*const AtomicU32>().add(11) };
+            // SAFETY: as above.
+            let words = unsafe { word.read() };
             // SAFETY: a shard has more words.
             let contended = unsafe { words.add(2) };
             // SAFETY: live, as the heap is.

@@ -133,7 +133,7 @@ fn or_stop(heap: &Heap, block: Option<NonNull<u8>>, size: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn stop_out_of_memory(heap: &Heap, size: usize) -> ! {
-    heap.record_refusal(size);
+    heap.record_out_of_memory(size);
     thread::exit()
 }
 

@@ -172,7 +172,8 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         let address = block.as_ptr() as u64;
         let Part { class, top, limit, .. } = self.part;
         if top == limit || !self.heap.core.is_block_of(class, address) {
-            self.aside(|heap| heap.free_out_of_line(block));
+            // SAFETY: the caller's promise.
+            self.aside(|heap| unsafe { heap.free_out_of_line(block) });
         } else if self.holds(address) {
             self.aside(|heap| heap.core.misuse(FaultCheck::InSlots, address));
         } else {
@@ -284,7 +285,8 @@ impl HeapCore {
         // The caller owns the block or received it from the owner, so the entry was written before
         // (I2 of `runs`). The load may hit the L1, which the acquire of a claim or of the caller
         // invalidates.
-        // SAFETY: no thread writes the entry of a slab with a live block (I2 of `runs`).
+        // SAFETY: no thread writes the entry of a slab with a live block (I2 of `runs`). At another
+        // address, which is misuse, the load may return an older entry: then the heap checks it.
         let located = self.locate(address, |entry| unsafe { entry.load_unraced() });
         matches!(located, Located::Block(place) if place.run.class == class && place.is_start())
     }

@@ -184,7 +184,7 @@ impl Heap {
     #[inline(always)]
     fn alloc_at(&self, layout: Layout, call: CallSite) -> Option<NonNull<u8>> {
         if self.is_debugged() {
-            NonNull::new(self.shared().alloc_debugged(layout, call) as *mut u8)
+            NonNull::new(self.core.shared().alloc_debugged(layout, call) as *mut u8)
         } else {
             self.core.alloc(layout)
         }
@@ -197,7 +197,7 @@ impl Heap {
     #[must_use = "memory without an address is never freed"]
     pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         if self.is_debugged() {
-            return self.shared().alloc_zeroed_debugged(layout, CallSite::here());
+            return self.core.shared().alloc_zeroed_debugged(layout, CallSite::here());
         }
         self.core.alloc_zeroed(layout)
     }
@@ -213,7 +213,7 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn free(&self, block: NonNull<u8>) {
         if self.is_debugged() {
-            return self.shared().free_debugged(block);
+            return self.core.shared().free_debugged(block);
         }
         // SAFETY: the caller's promise.
         unsafe { self.core.free(block) }
@@ -236,7 +236,7 @@ impl Heap {
     pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
         if self.is_debugged() {
             // SAFETY: the caller's promise.
-            return unsafe { self.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
+            return unsafe { self.core.shared().realloc_debugged(block, layout, new_size, CallSite::here()) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.core.realloc(block, layout, new_size) }
@@ -255,7 +255,7 @@ impl Heap {
     pub unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
         if self.is_debugged() {
             // SAFETY: the caller's promise.
-            return unsafe { self.shared().usable_size_debugged(block) };
+            return unsafe { self.core.shared().usable_size_debugged(block) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.core.usable_size(block) }
@@ -298,7 +298,8 @@ impl Heap {
     pub unsafe fn free_warp(&self, mask: LaneMask, block: NonNull<u8>) {
         // SAFETY: the caller's promise; the lanes do the same below.
         let lanes = unsafe { Group::of(mask) };
-        let free = || self.shared().free_out_of_line(block);
+        // SAFETY: the caller's promise.
+        let free = || unsafe { self.shared().free_out_of_line(block) };
         match lanes.whole() {
             Some(warp) => group::free_by_leader(warp, free),
             None => group::free_by_leader(lanes, free),
@@ -366,11 +367,14 @@ impl Heap {
         self.alloc_at(layout, call).map_or(0, |block| block.as_ptr() as u64)
     }
 
-    /// Frees by one thread of a group, or for a block cache that has no empty slot.
+    /// A free by one thread of a group, or without an empty slot of a block cache.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    fn free_out_of_line(&self, block: NonNull<u8>) {
-        // SAFETY: the promise of the callers' callers: no thread uses the block any more.
+    unsafe fn free_out_of_line(&self, block: NonNull<u8>) {
+        // SAFETY: the caller's promise.
         unsafe { self.free(block) }
     }
 
@@ -387,14 +391,29 @@ impl Heap {
     #[inline(never)]
     unsafe fn free_by_chosen(&self, block: NonNull<u8>) {
         // SAFETY: the caller's promise.
-        unsafe { group::free_by_chosen(|| self.free_out_of_line(block)) }
+        let free = || unsafe { self.free_out_of_line(block) };
+        // SAFETY: the caller's promise.
+        unsafe { group::free_by_chosen(free) }
     }
 
     /// Records that an allocation failed, and that the calling thread cannot continue without it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn record_refusal(&self, size: usize) {
+    pub(crate) fn record_out_of_memory(&self, size: usize) {
         self.core.faults().record(FaultCheck::NoMemory, 0, size as u64);
+    }
+
+    /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
+    /// use the heap during the audit. Slabs from `present` on have no memory yet. Takes time linear
+    /// in the metadata. The heap's memory is not accessed.
+    pub fn audit(&self, present: u32, visitor: &mut impl Visitor) {
+        self.core.audit(present, visitor);
+    }
+
+    /// The heap without the public calls, for models of single steps.
+    #[cfg(loom)]
+    pub fn core(&self) -> &HeapCore {
+        &self.core
     }
 
     /// Whether the heap has canaries, poison, quarantine and sites. False in a build without the
@@ -436,10 +455,10 @@ impl Heap {
     }
 
     /// The first part of [`free`](Self::free). If `rest` is not 0,
-    /// [`finish_free_step`](Self::finish_free_step) follows. Not for debug heaps.
+    /// [`finish_free_step`](Self::finish_free_step) follows.
     ///
     /// # Safety
-    /// As for [`free`](Self::free).
+    /// As for [`free`](Self::free). The heap is not a debug heap.
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {

@@ -87,12 +87,12 @@ impl Shared {
 
     /// One ticket of the cursor, and the claim of its block.
     pub fn draw(&self, size: usize) -> Option<Piece> {
-        self.found(self.heap.draw_once(SizeClass::of(size as u32))?, size).found()
+        self.found(self.heap.core().draw_once(SizeClass::of(size as u32))?, size).found()
     }
 
     /// The slot of the cursor's span, and the number of tickets left.
     pub fn slot_and_left(&self, size: usize) -> (u32, i32) {
-        self.heap.slot_and_left(SizeClass::of(size as u32))
+        self.heap.core().slot_and_left(SizeClass::of(size as u32))
     }
 
     /// The slab of a piece.
@@ -102,7 +102,7 @@ impl Shared {
 
     /// One search for a block.
     pub fn search(&self, size: usize) -> Search {
-        match self.heap.search_once(SizeClass::of(size as u32)) {
+        match self.heap.core().search_once(SizeClass::of(size as u32)) {
             Searched::Block(address) => self.found(address, size),
             Searched::Nothing => Search::Nothing,
             Searched::Unsure => Search::Unsure,
@@ -111,7 +111,7 @@ impl Shared {
 
     /// One probe.
     pub fn probe(&self, size: usize) -> Option<Piece> {
-        match self.heap.probe_once(SizeClass::of(size as u32)) {
+        match self.heap.core().probe_once(SizeClass::of(size as u32)) {
             Searched::Block(address) => self.found(address, size).found(),
             Searched::Nothing | Searched::Unsure => None,
         }
@@ -119,7 +119,7 @@ impl Shared {
 
     /// One search for a slab.
     pub fn search_large(&self) -> Search {
-        match self.heap.search_large_once(1) {
+        match self.heap.core().search_large_once(1) {
             Searched::Block(address) => self.found(address, SLAB),
             Searched::Nothing => Search::Nothing,
             Searched::Unsure => Search::Unsure,
@@ -128,17 +128,17 @@ impl Shared {
 
     /// Makes a run of a free slab. Returns whether there was one.
     pub fn add_run(&self, size: usize) -> bool {
-        self.heap.add_run(SizeClass::of(size as u32))
+        self.heap.core().add_run(SizeClass::of(size as u32))
     }
 
     /// Clears the bit above the word of idle runs of a class, if the word is zero.
     pub fn settle_idle(&self, size: usize) {
-        self.heap.settle_idle(SizeClass::of(size as u32));
+        self.heap.core().settle_idle(SizeClass::of(size as u32));
     }
 
     /// Makes the slabs of fully free runs free.
     pub fn retire(&self) {
-        self.heap.retire_all();
+        self.heap.core().retire_all();
     }
 
     fn found(&self, address: NonNull<u8>, size: usize) -> Search {

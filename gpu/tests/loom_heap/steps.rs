@@ -104,7 +104,7 @@ pub const LISTED_RUN: Model = model(5, || {
 /// makes. It finds the entry of the new run, and sets the block free again.
 pub const STALE_TICKET: Model = model(PREEMPTIONS, || {
     let heap = Shared::new(1, 1);
-    let (is_added, ()) = both(&heap, |heap| heap.add_run(HALF), |heap| heap.heap.claim_stale(0));
+    let (is_added, ()) = both(&heap, |heap| heap.add_run(HALF), |heap| heap.heap.core().claim_stale(0));
     assert!(is_added);
     heap.check([]);
 });
@@ -168,8 +168,8 @@ pub const IDLE_BESIDE_A_LARGE_SEARCH: Model = model(3, || insert_beside_a_search
 /// has that one meanwhile.
 fn borrow_beside_a_search(search: fn(&Shared) -> Search) {
     let heap = Shared::new(2, 1);
-    let claim_and_search = move |heap: &Shared| heap.heap.claim_slab() && search(heap).is_proof();
-    let (_, is_wrong) = both(&heap, |heap| heap.heap.borrow_slabs(2), claim_and_search);
+    let claim_and_search = move |heap: &Shared| heap.heap.core().claim_slab() && search(heap).is_proof();
+    let (_, is_wrong) = both(&heap, |heap| heap.heap.core().borrow_slabs(2), claim_and_search);
     assert!(!is_wrong, "{FAILED}");
 }
 
@@ -191,7 +191,7 @@ pub const LARGE_SLAB: Model = model(PREEMPTIONS, || {
 /// there to the next owner.
 pub const PUT_BACK: Model = model(2, || {
     let (heap, [mine, _kept]) = full_heap(true);
-    let stale = with(&heap, 0, |heap| heap.heap.claim_stale(0));
+    let stale = with(&heap, 0, |heap| heap.heap.core().claim_stale(0));
     let (_, next) = both(&heap, move |heap| heap.free(mine), |heap| heap.search(HALF).found());
     stale.join().unwrap();
     heap.check([(HALF, 1 + count([next]))]);
@@ -206,6 +206,6 @@ pub const PUT_BACK_BESIDE_A_RETIRE: Model = model(3, || {
         heap.search(HALF).found().into_iter().for_each(|piece| heap.free(piece));
         heap.retire();
     };
-    both(&heap, |heap| heap.heap.claim_stale(0), retire);
+    both(&heap, |heap| heap.heap.core().claim_stale(0), retire);
     heap.check([]);
 });

@@ -3,11 +3,11 @@
 //! Compiled only under loom. A model of whole allocations hides most orderings of a search behind
 //! those of the cursor, and has too many executions to explore.
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;
 use core::ptr::NonNull;
 
@@ -32,30 +32,30 @@ impl Found {
     }
 }
 
-impl Heap {
+impl HeapCore {
     /// Takes one ticket of the first cursor of a class and claims its block, as the fast path does.
     /// Returns `None` if the block of the ticket is not free. The cursor's ring has a next span.
     pub fn draw_once(&self, class: SizeClass) -> Option<NonNull<u8>> {
         let group = Group::converged();
-        let drawn = self.core.draw(group, group, true, class, 0);
+        let drawn = self.draw(group, group, true, class, 0);
         assert!(!drawn.seen.is_crossed_by(1) && drawn.stale == 0, "the group is to refill");
         NonNull::new(drawn.address as *mut u8)
     }
 
     /// The slot of the current span of the first cursor of a class, and its number of tickets left.
     pub fn slot_and_left(&self, class: SizeClass) -> (u32, i32) {
-        let span = self.core.cursor(class, 0).span();
+        let span = self.cursor(class, 0).span();
         (span.slot(), span.left())
     }
 
     /// Searches once for a block.
     pub fn search_once(&self, class: SizeClass) -> Searched {
-        self.core.search(Group::alone(), true, class, 0, false).searched()
+        self.search(Group::alone(), true, class, 0, false).searched()
     }
 
     /// Probes once, including fully free words.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
-        match self.core.probe(Group::alone(), true, class, 0, true) {
+        match self.probe(Group::alone(), true, class, 0, true) {
             Probed::Block(address) => Found::Block(address).searched(),
             Probed::Missed | Probed::NoHole => Searched::Unsure,
         }
@@ -63,16 +63,16 @@ impl Heap {
 
     /// Searches once for the slabs of a large allocation.
     pub fn search_large_once(&self, slabs: u32) -> Searched {
-        self.core.search_large(slabs, 1).searched()
+        self.search_large(slabs, 1).searched()
     }
 
     /// Makes a run from free slabs, as a refill does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
-        let info = self.core.class(class);
-        self.core.overview().common().during(|| {
-            let slabs = self.core.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
+        let info = self.class(class);
+        self.overview().common().during(|| {
+            let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
             if slabs.len > 0 {
-                self.core.runs().dedicate(slabs.first, 1, class, info);
+                self.runs().dedicate(slabs.first, 1, class, info);
             }
             slabs.len > 0
         })
@@ -80,35 +80,35 @@ impl Heap {
 
     /// Retires all fully free runs: their slabs become free.
     pub fn retire_all(&self) {
-        self.core.retire_idle(0, self.core.layout.slabs);
+        self.retire_idle(0, self.layout.slabs);
     }
 
     /// Clears the upper-level bit of the first word of idle runs of a class, as a group does that
     /// finds no idle run in that word.
     pub fn settle_idle(&self, class: SizeClass) {
-        let index = self.core.layout.run_index(class, 0);
-        self.core.runs().idle().settle(index / WORD_BITS, self.core.overview().common());
+        let index = self.layout.run_index(class, 0);
+        self.runs().idle().settle(index / WORD_BITS, self.overview().common());
     }
 
     /// Claims one slab. Returns whether there was a free one.
     pub fn claim_slab(&self) -> bool {
-        self.core.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
+        self.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
     }
 
     /// Claims consecutive slabs as a large allocation does, and frees them again.
     pub fn borrow_slabs(&self, len: u32) {
-        let slabs = self.core.free_slabs().claim_aligned(0, len, 1);
+        let slabs = self.free_slabs().claim_aligned(0, len, 1);
         if slabs.len > 0 {
-            self.core.free_slabs().insert(slabs);
+            self.free_slabs().insert(slabs);
         }
     }
 
     /// Claims the first block of the run at a slab by a stale ticket, and releases it again.
     pub fn claim_stale(&self, run: u32) {
-        let w = self.core.runs().first_word(run);
-        let old = self.core.runs().claim(w, 1);
+        let w = self.runs().first_word(run);
+        let old = self.runs().claim(w, 1);
         if old & 1 != 0 {
-            self.core.runs().put_back(w, 1, old);
+            self.runs().put_back(w, 1, old);
         }
     }
 }

@@ -96,7 +96,7 @@ pub(in crate::heap) const MAX_RUNS: u32 = 255;
 
 /// The most slabs of a run, and the most slabs of a run that is extended only to hold two blocks or
 /// to waste little.
-const MAX_RUN: (u32, u32) = (16, 8);
+pub(in crate::heap) const MAX_RUN: (u32, u32) = (16, 8);
 /// A run has this many blocks if that does not take too many slabs.
 const RUN_BLOCKS: u32 = 512;
 /// A run is at most this part of a shard's partition, unless it must be longer.

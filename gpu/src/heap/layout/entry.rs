@@ -9,7 +9,8 @@
 //! The thread that owns the slab writes the entry: after it took the slab from the free set and
 //! before other threads can use the memory, or after it reclaimed all of the memory.
 
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{MAX_RUN, SizeClass};
+use crate::heap::layout::{MAX_CLASSES, MAX_SLABS};
 
 /// A later slab of a large allocation.
 const REST: u32 = 0xfd;
@@ -17,6 +18,9 @@ const REST: u32 = 0xfd;
 const LARGE: u32 = 0xfe;
 const PLACE_SHIFT: u32 = 8;
 const SLABS_SHIFT: u32 = 16;
+
+const _: () = assert!(MAX_CLASSES <= REST && MAX_RUN.0 <= 1 << (SLABS_SHIFT - PLACE_SHIFT));
+const _: () = assert!(MAX_SLABS < 1 << (32 - PLACE_SHIFT));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub(in crate::heap) u32);

@@ -6,7 +6,7 @@ pub(in crate::heap) mod entry;
 pub(in crate::heap) mod scatter;
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, total_words};
-use crate::heap::layout::class::{ClassInfo, SizeClass, largest_run};
+use crate::heap::layout::class::{ClassInfo, MIN_BLOCK, SizeClass, largest_run};
 use crate::heap::layout::scatter::scaled;
 use crate::sync::NATIVE_LAYOUT;
 use crate::units::WARP_SIZE;
@@ -22,7 +22,7 @@ pub(in crate::heap) const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 const BIT_BYTES_LOG2: u32 = 4;
 /// Base-2 logarithm of the bytes of the smallest slab, 16 KiB. The largest heap has slabs of 512
 /// KiB.
-const LEAST_SLAB_LOG2: u32 = 14;
+pub(in crate::heap) const LEAST_SLAB_LOG2: u32 = 14;
 /// From 256 MiB to 2 GiB, slabs grow with the heap, which has 2^14 to 2^15 of them. Smaller slabs
 /// would make runs of few blocks. Such runs are often full, so that searches remove them from the
 /// list and frees insert them again.
@@ -38,6 +38,17 @@ const TINY_BYTES: u32 = 256;
 
 /// The minimum and maximum size of a heap in bytes.
 pub const HEAP_BYTES: (u64, u64) = (1 << 20, 1 << 40);
+
+/// The maximum number of slabs: those of the largest heap.
+pub(in crate::heap) const MAX_SLABS: u64 = HEAP_BYTES.1 >> slab_log2(HEAP_BYTES.1.ilog2());
+/// The maximum number of cursors of a class.
+pub(in crate::heap) const MAX_SHARDS: u32 = 1 << 15;
+
+const _: () = assert!(
+    !NATIVE_LAYOUT || SizeClass::of(3 << slab_log2(HEAP_BYTES.1.ilog2())).0 < MAX_CLASSES,
+    "the classes of all heaps are in the overview"
+);
+const _: () = assert!(MIN_BLOCK == 1 << BIT_BYTES_LOG2);
 
 /// Sizes and counts of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +90,7 @@ impl HeapLayout {
             || bytes < HEAP_BYTES.0
             || bytes > HEAP_BYTES.1
             || multiprocessors == 0
-            || multiprocessors > 1 << 15
+            || multiprocessors > MAX_SHARDS
         {
             return None;
         }

@@ -1,8 +1,7 @@
 //! Tests of the division of a heap.
 
 use super::*;
-use crate::heap::layout::class::MAX_RUNS;
-use crate::heap::layout::class::divided;
+use crate::heap::layout::class::{MAX_RUNS, divided};
 
 fn layouts() -> impl Iterator<Item = HeapLayout> {
     [20, 23, 24, 26, 29, 30, 33, 36, 37, 40].into_iter().flat_map(|log2| {

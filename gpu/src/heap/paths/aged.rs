@@ -8,8 +8,7 @@
 //! sample.
 
 use crate::heap::layout::bits::{WORD_BITS, full_word};
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, salt, scaled};
 use crate::heap::structures::heap_core::HeapCore;

@@ -7,6 +7,7 @@
 //! of the bitmap; then two lanes claim at once. A claim from a fully free word also subtracts from
 //! the run's count, without waiting.
 
+use crate::heap::layout::LEAST_SLAB_LOG2;
 use crate::heap::layout::bits::{WORD_BITS, full_word, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass, rounded_up};
 use crate::heap::structures::cursor::Span;
@@ -19,7 +20,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// The largest alignment of a block of a class: the size of the smallest slab.
-pub(in crate::heap) const SMALL_ALIGN: usize = 1 << 14;
+pub(in crate::heap) const SMALL_ALIGN: usize = 1 << LEAST_SLAB_LOG2;
 /// A size up to this can be rounded up to [`SMALL_ALIGN`] in 32 bits.
 const MOST_ROUNDED: usize = 1 << 31;
 

@@ -9,8 +9,7 @@
 use crate::fault::{FaultCheck, SeenWords};
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
-use crate::heap::structures::heap_core::HeapCore;
-use crate::heap::structures::heap_core::{Located, Place};
+use crate::heap::structures::heap_core::{HeapCore, Located, Place};
 use crate::heap::structures::runs::Run;
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;
@@ -51,11 +50,10 @@ impl HeapCore {
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn misuse(&self, check: FaultCheck, address: u64) {
-        let slab = address.wrapping_sub(self.base() as u64) >> self.layout.slab_log2;
-        if slab >= self.layout.slabs.into() {
+        let Some(slab) = self.slab_of(address) else {
             return self.faults().record(check, address, 0);
-        }
-        let entry = || self.runs().entry(slab as u32).load_relaxed();
+        };
+        let entry = || self.runs().entry(slab).load_relaxed();
         let words = || SeenWords { entry: Some(entry().into()), ..SeenWords::NONE };
         self.faults().record_words(check, address, 0, words, words);
     }

@@ -29,11 +29,11 @@ impl SharedMemory for Talk {
 
 const ANSWER: u32 = 1;
 
-/// The result of [`Heap::alloc_block_each`] for one thread.
+/// The result of [`Heap::alloc_block_each`](crate::heap::Heap::alloc_block_each) for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockShare {
     /// The allocation that contains all shares, the same for every thread; for
-    /// [`Heap::free_block`].
+    /// [`Heap::free_block`](crate::heap::Heap::free_block).
     pub whole: NonNull<u8>,
     /// The calling thread's share.
     pub piece: NonNull<u8>,

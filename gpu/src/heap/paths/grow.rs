@@ -9,8 +9,7 @@
 //! atomic that claims them; the fence behind the entries and bits of the runs; an atomic that lists
 //! them; and the release at the end of the move.
 
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;

@@ -13,8 +13,7 @@
 //! the second cursor reaches it, and no ring would have what its SMs need.
 
 use crate::heap::layout::bits::WORD_BITS;
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;

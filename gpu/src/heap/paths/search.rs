@@ -7,8 +7,7 @@
 //! for a run of it.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, MAX_RUN, SizeClass};
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::moves::Before;
@@ -38,6 +37,9 @@ impl Found {
         }
     }
 }
+
+// The slabs of the runs of a word are in 64 bits.
+const _: () = assert!(WORD_BITS - 1 + MAX_RUN.0 <= u64::BITS);
 
 impl HeapCore {
     /// Searches for free blocks for the lanes of the group that ask, each of its own class. Groups

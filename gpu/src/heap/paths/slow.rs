@@ -1,14 +1,13 @@
 //! Slow path of an allocation: takes more tickets, until the lanes have blocks or there are none.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::scatter::{hash, salt};
 use crate::heap::paths::NAP_NANOS;
 use crate::heap::paths::alloc::{Drawn, Ticket};
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
-use crate::heap::structures::cursor::Span;
+use crate::heap::structures::cursor::{BIAS, Span};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -37,6 +36,9 @@ const MOST_TAKEN: u32 = 64;
 /// Whether lanes probe. Models of whole allocations would not end with probes. Probes have their
 /// own models.
 const PROBES: bool = NATIVE_LAYOUT;
+
+// I3 of `cursor`, for 2^18 lanes: the tickets of the last attempt and one for each other turn.
+const _: () = assert!(!NATIVE_LAYOUT || ((MOST_TAKEN + 1 + DRAWS + 1) as u64) << 18 < BIAS);
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;

@@ -9,14 +9,14 @@
 //!
 //! After the first part, every ticket and every claim of its warp is either done or recorded in the
 //! step. The second part continues as `alloc_small` and `release` do. The two parts have the
-//! guarantees and the progress of [`Heap::alloc`] and [`Heap::free`].
+//! guarantees and the progress of `Heap::alloc` and `Heap::free`.
 //!
 //! The first part calls no other function, so that the C library can turn its machine code into
 //! inline assembly for other languages. The second part is a call.
 
-use crate::heap::layout::MAX_CLASSES;
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::{MAX_CLASSES, MAX_SHARDS};
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::{HeapCore, Located, Place};
 use crate::lanes::Group;
@@ -62,6 +62,7 @@ const CLASS_SHIFT: u32 = 8;
 const SHARD_SHIFT: u32 = 16;
 const WORD_SHIFT: u32 = 32;
 const _: () = assert!(MAX_CLASSES <= 1 << (SHARD_SHIFT - CLASS_SHIFT));
+const _: () = assert!(MAX_SHARDS <= 1 << (WORD_SHIFT - SHARD_SHIFT) && IDLE < 1 << CLASS_SHIFT);
 
 const _: () = assert!(size_of::<AllocStep>() == 24 && size_of::<FreeStep>() == 24);
 
@@ -137,6 +138,7 @@ impl HeapCore {
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub(in crate::heap) unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {
+        debug_assert!(!self.is_debugged());
         let group = Group::converged();
         if let Some(warp) = group.whole() {
             // Orders the writes of all lanes before the release of the lane that frees for them.

@@ -30,20 +30,20 @@
 //!
 //! All operations are relaxed: the claim of the bits orders the use of the blocks. Wait-free.
 
-use crate::heap::layout::class::divided;
-use crate::heap::layout::class::{ClassInfo, MAX_BLOCKS, MAX_RUNS};
+use crate::heap::layout::MAX_SLABS;
+use crate::heap::layout::class::{ClassInfo, MAX_BLOCKS, MAX_RUNS, divided};
 use crate::heap::structures::orderings::STORE_SPAN;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 const LEFT_BITS: u32 = 27;
 const LEFT: u64 = (1 << LEFT_BITS) - 1;
-const BIAS: u64 = 1 << (LEFT_BITS - 1);
+pub(in crate::heap) const BIAS: u64 = 1 << (LEFT_BITS - 1);
 const END_BITS: u32 = 22;
 const RUN_BITS: u32 = 8;
 /// The end and the runs of a span, above `left`.
 const RANGE: u32 = (1 << (END_BITS + RUN_BITS)) - 1;
 const SLOT_SHIFT: u32 = LEFT_BITS + END_BITS + RUN_BITS;
-const SLOT_BITS: u32 = 5;
+pub(in crate::heap) const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
 
@@ -52,6 +52,8 @@ const DRY: u64 = 1 << 63;
 const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
 
 const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
+const _: () = assert!(PASSED == 1 << (SLOT_SHIFT + SLOT_BITS) && DRY == PASSED << 1);
+const _: () = assert!(MAX_SLABS < 1 << END_BITS);
 
 /// Blocks of one or more consecutive runs of slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,16 +47,16 @@ pub const HINT_STRIDE: usize = 8;
 pub struct Parts {
     /// The memory of the slabs, aligned to 2 MiB, or to a slab in a smaller heap.
     pub base: *mut u8,
-    /// `layout.classes` elements.
+    /// `layout.classes` elements: element `i` is `layout.class(SizeClass(i))`.
     pub classes: *const ClassInfo,
     /// `layout.classes * layout.shards` elements, shard by shard, initially
     /// [`Span::UNUSED`](crate::heap::Span::UNUSED).
     pub cursors: *const Cursor,
-    /// The ring of each cursor, initially zero.
+    /// The ring of each cursor, in the same order, initially zero.
     pub rings: *const Ring,
-    /// The entry of each slab.
+    /// The entry of each slab: `layout.slabs` words.
     pub entries: *const AtomicU32,
-    /// For each slab: the count of the run that starts there.
+    /// For each slab, the count of the run that starts there: `layout.slabs` words.
     pub counts: *const AtomicU32,
     /// The bitmap of free blocks: `layout.block_words()` words.
     pub bitmap: *const AtomicU32,
@@ -70,17 +70,19 @@ pub struct Parts {
     pub overview: *const Overview,
     /// Three words for each shard, at a stride of [`HINT_STRIDE`] words: a hint, the end of its
     /// last claim of slabs, in slabs after the start of its partition; the failed allocations of
-    /// its SM; those of them that failed without a proof that there was no memory.
+    /// its SMs; those of them that failed without a proof that there was no memory.
     pub hints: *const AtomicU32,
     /// The log of misuse.
     pub faults: *const FaultLog,
-    /// A copy of the handle, which is written before its first use.
+    /// A copy of this handle, as a [`Heap`](crate::heap::Heap), which has the same layout. It is
+    /// written before its first use and does not change.
     pub shared: *const HeapCore,
-    /// The extra state of a debug heap.
+    /// The extra state of a debug heap: [`Debugger::NONE`], or of an
+    /// [`Extra`](crate::heap::debug::Extra) of which all addresses are valid.
     pub debugger: Debugger,
 }
 
-/// A heap without the additions of debug heaps.
+/// A heap without the additions of debug heaps. Users have a [`Heap`](crate::heap::Heap).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct HeapCore {
@@ -213,16 +215,19 @@ impl HeapCore {
         self.base() as u64 + (u64::from(slab) << self.layout.slab_log2)
     }
 
+    /// The slab of an address of the heap.
+    #[inline(always)]
+    pub(in crate::heap) fn slab_of(&self, address: u64) -> Option<u32> {
+        let slab = address.wrapping_sub(self.base() as u64) >> self.layout.slab_log2;
+        if slab < self.layout.slabs.into() { Some(slab as u32) } else { None }
+    }
+
     /// Locates an address by the entry of its slab, which `load` loads. The result is certain for a
     /// thread that owns the block (I2 of [`runs`](super::runs)).
     #[inline(always)]
     pub(in crate::heap) fn locate(&self, address: u64, load: impl FnOnce(&AtomicU32) -> u32) -> Located {
+        let Some(slab) = self.slab_of(address) else { return Located::Outside };
         let offset = address.wrapping_sub(self.base() as u64);
-        let slab = offset >> self.layout.slab_log2;
-        if slab >= self.layout.slabs.into() {
-            return Located::Outside;
-        }
-        let slab = slab as u32;
         let entry = Entry(load(self.runs().entry(slab)));
         let Some(class) = entry.class() else { return Located::Slab(slab, entry) };
         let first = slab - entry.place();

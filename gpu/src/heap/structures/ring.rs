@@ -18,12 +18,13 @@
 //! Spans are hints: their runs may have been retired since. All operations are relaxed.
 
 use crate::heap::layout::class::ClassInfo;
-use crate::heap::structures::cursor::Span;
+use crate::heap::structures::cursor::{SLOT_BITS, Span};
 use crate::lanes::Group;
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
 /// Spans of a ring.
 const SLOTS: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+const _: () = assert!(SLOTS <= 1 << SLOT_BITS);
 /// A new span replaces the ring if it is at least this many times as large as all spans together:
 /// each end of a span costs time.
 const REPLACES: u32 = 4;

@@ -11,7 +11,6 @@ mod visitor;
 pub use violation::{Defect, Invariant, Violation};
 pub use visitor::{FreeSlab, LargeAudit, RunAudit, SpanAudit, Visitor};
 
-use crate::heap::Heap;
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::entry::Entry;
@@ -19,12 +18,12 @@ use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::index_set::IndexSet;
 
-impl Heap {
+impl HeapCore {
     /// Checks all metadata, and reports its contents and all violations to `visitor`. No thread may
     /// use the heap during the audit. Slabs from `present` on have no memory yet. Takes time linear
     /// in the metadata. The heap's memory is not accessed.
-    pub fn audit(&self, present: u32, visitor: &mut impl Visitor) {
-        let mut walk = Walk { heap: &self.core, present, visitor };
+    pub(in crate::heap) fn audit(&self, present: u32, visitor: &mut impl Visitor) {
+        let mut walk = Walk { heap: self, present, visitor };
         walk.moves();
         walk.classes();
         walk.sets();

@@ -2,8 +2,7 @@
 
 use super::Violation;
 use crate::heap::layout::bits::{WORD_BITS, full_word};
-use crate::heap::layout::class::ClassInfo;
-use crate::heap::layout::class::SizeClass;
+use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::structures::heap_core::HeapCore;
 
 /// Receives the findings of an audit: cursors and sets, then slabs in address order.

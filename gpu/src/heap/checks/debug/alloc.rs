@@ -3,8 +3,8 @@
 use super::fill::Stretch;
 use super::record::{Record, Recorded, front_of};
 use super::{CANARY, CANARY_LEAST, CallSite, UNSET};
-use crate::heap::Heap;
 use crate::heap::paths::NAP_NANOS;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 use core::alloc::Layout;
@@ -22,7 +22,7 @@ const TURNS: u32 = if NATIVE_LAYOUT { 1 << 12 } else { 2 };
 /// The pause between two attempts doubles this many times.
 const DOUBLINGS: u32 = 10;
 
-impl Heap {
+impl HeapCore {
     /// Returns the address of memory for `layout`, or 0 if the heap is out of memory. The user's
     /// bytes are [`UNSET`]: all of them, or the first [`POISON_MOST`](super::POISON_MOST).
     #[cold]
@@ -37,7 +37,7 @@ impl Heap {
         let start = self.alloc_or_empty(bytes, align);
         if start == 0 {
             // Relaxed: a statistic.
-            self.core.overview().last_failed().store_relaxed(size as u64);
+            self.overview().last_failed().store_relaxed(size as u64);
         }
         // If the allocation failed, `start` is 0 and lies in no block.
         let Ok(whole) = self.whole_around(start) else { return 0 };
@@ -56,17 +56,17 @@ impl Heap {
     /// Allocates a block from the heap. If the heap is out of memory, empties the quarantine and
     /// tries again. Returns 0 if that fails, too.
     fn alloc_or_empty(&self, bytes: usize, align: usize) -> u64 {
-        let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.refuse() };
+        let Ok(layout) = Layout::from_size_align(bytes, align) else { return self.fail() };
         let mut last = self.extra().ring.is_none();
         for turn in 0..TURNS {
-            if let Some(block) = self.core.alloc(layout) {
+            if let Some(block) = self.alloc(layout) {
                 return block.as_ptr() as u64;
             }
             if last {
                 return 0;
             }
             // The allocation has not failed yet: undo its count. Relaxed: a statistic.
-            self.core.failures_of(self.core.shard()).sub_relaxed(1);
+            self.failures_of(self.shard()).sub_relaxed(1);
             // If the quarantine was empty, try once more: other threads may have emptied it into
             // the heap just before.
             last = !self.empty_quarantine();
@@ -74,12 +74,12 @@ impl Heap {
                 thread::nanosleep(NAP_NANOS << turn.min(DOUBLINGS));
             }
         }
-        self.refuse()
+        self.fail()
     }
 
-    fn refuse(&self) -> u64 {
+    fn fail(&self) -> u64 {
         // Relaxed: a statistic.
-        self.core.failures_of(self.core.shard()).add_relaxed(1);
+        self.failures_of(self.shard()).add_relaxed(1);
         0
     }
 
@@ -89,7 +89,7 @@ impl Heap {
         layout: Layout,
         call: CallSite,
     ) -> Option<NonNull<u8>> {
-        let block = self.alloc_at(layout, call)?;
+        let block = NonNull::new(self.alloc_debugged(layout, call) as *mut u8)?;
         // SAFETY: this thread owns the block, which has `layout.size()` bytes.
         unsafe { Stretch::new(block.as_ptr() as u64, layout.size() as u64).fill(0) };
         Some(block)
@@ -110,15 +110,14 @@ impl Heap {
         call: CallSite,
     ) -> Option<NonNull<u8>> {
         let new_layout = Layout::from_size_align(new_size, layout.align()).ok()?;
-        let new = self.alloc_at(new_layout, call)?;
+        let new = NonNull::new(self.alloc_debugged(new_layout, call) as *mut u8)?;
         if layout.size() == 0 {
             return Some(new);
         }
         // SAFETY: both blocks have this length, the old one by the caller's promise; they are
         // distinct.
         unsafe { block.copy_to_nonoverlapping(new, layout.size().min(new_size)) };
-        // SAFETY: the caller's promise.
-        unsafe { self.free(block) };
+        self.free_debugged(block);
         Some(new)
     }
 }

@@ -3,10 +3,10 @@
 use super::record::{Record, Recorded, State};
 use super::{CANARY, FREED, NoBlock};
 use crate::fault::{FaultCheck, FaultLog};
-use crate::heap::Heap;
+use crate::heap::structures::heap_core::HeapCore;
 use core::ptr::NonNull;
 
-impl Heap {
+impl HeapCore {
     /// Frees memory: puts the block in quarantine, from where it is freed to the heap later. Misuse
     /// by the call is recorded in the handle's log, damage to the block in the heap's log.
     #[cold]
@@ -15,7 +15,7 @@ impl Heap {
         let address = user.as_ptr() as u64;
         let (block, record) = match self.freed_block(address) {
             Ok(found) => found,
-            Err(check) => return self.core.misuse(check, address),
+            Err(check) => return self.misuse(check, address),
         };
         self.check_canaries(&block, &record);
         // SAFETY: this thread owns the block now (D1).
@@ -75,7 +75,7 @@ impl Heap {
             && let Some(block) = NonNull::new(start as *mut u8)
         {
             // SAFETY: the block left quarantine; no thread uses it, except by mistake.
-            unsafe { self.core.free(block) };
+            unsafe { self.free(block) };
         }
     }
 
@@ -88,7 +88,7 @@ impl Heap {
     /// Returns the requested size of the live block at `user`, or 0 if no live block starts there.
     ///
     /// # Safety
-    /// As for [`Heap::usable_size`]: it reads the block's record. At another address, these bytes
+    /// As for [`Heap::usable_size`](crate::heap::Heap::usable_size): it reads the block's record. At another address, these bytes
     /// may belong to another thread.
     #[cold]
     #[inline(never)]

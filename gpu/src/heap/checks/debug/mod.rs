@@ -45,10 +45,10 @@ pub use record::{RECORD_WORDS, Record, State};
 pub use site::{CallSite, NAME_BYTES, SITE_WORDS, SITES, SiteTable};
 
 use crate::fault::FaultLog;
+use crate::heap::layout::MAX_ALIGN;
 use crate::heap::layout::entry::Entry;
-use crate::heap::structures::heap_core::Located;
 pub use crate::heap::structures::heap_core::{DEBUG, Debugger};
-use crate::heap::{Heap, MAX_ALIGN};
+use crate::heap::structures::heap_core::{HeapCore, Located};
 use crate::sync::{NATIVE_LAYOUT, Site};
 
 /// The value of the canary bytes, around the user's bytes.
@@ -121,12 +121,12 @@ enum NoBlock {
     Inside,
 }
 
-impl Heap {
+impl HeapCore {
     /// The extra metadata, for the functions of a debug heap.
     fn extra(&self) -> &Extra {
-        debug_assert!(self.core.is_debugged());
+        debug_assert!(self.is_debugged());
         // SAFETY: `from_raw_parts`' promise; the callers are reached only in a debug heap.
-        unsafe { &*self.core.parts.debugger.extra().cast::<Extra>() }
+        unsafe { &*self.parts.debugger.extra().cast::<Extra>() }
     }
 
     /// The block that contains an address, by the entries of the slabs. Reliable for a thread that
@@ -134,11 +134,11 @@ impl Heap {
     fn whole_around(&self, address: u64) -> Result<Whole, NoBlock> {
         // Relaxed: the entry is written before a thread owns the block or receives it from the
         // owner.
-        match self.core.locate(address, |entry| entry.load_relaxed()) {
+        match self.locate(address, |entry| entry.load_relaxed()) {
             Located::Outside => Err(NoBlock::Foreign),
             Located::Block(place) if place.is_in_block() => {
                 let bytes = u64::from(place.run.class.bytes());
-                let start = self.core.slab_address(place.run.first) + u64::from(place.block) * bytes;
+                let start = self.slab_address(place.run.first) + u64::from(place.block) * bytes;
                 Ok(Whole { start, bytes })
             }
             Located::Block(_) => Err(NoBlock::Inside),
@@ -150,13 +150,13 @@ impl Heap {
     /// The large allocation that contains a slab near its start: the user's bytes begin at most
     /// [`MAX_ALIGN`] after that start.
     fn large_around(&self, slab: u32) -> Result<Whole, NoBlock> {
-        let furthest = (MAX_ALIGN >> self.core.layout.slab_log2) as u32;
+        let furthest = (MAX_ALIGN >> self.layout.slab_log2) as u32;
         for first in (slab.saturating_sub(furthest)..=slab).rev() {
             // Relaxed: as in `whole_around`.
-            let entry = Entry(self.core.runs().entry(first).load_relaxed());
+            let entry = Entry(self.runs().entry(first).load_relaxed());
             if let Some(slabs) = entry.large_slabs() {
-                let bytes = u64::from(slabs) << self.core.layout.slab_log2;
-                return Ok(Whole { start: self.core.slab_address(first), bytes });
+                let bytes = u64::from(slabs) << self.layout.slab_log2;
+                return Ok(Whole { start: self.slab_address(first), bytes });
             }
             if entry != Entry::REST {
                 break;

@@ -15,7 +15,7 @@
 //! A heap that is out of memory empties the ring before an allocation fails. Wait-free.
 
 use super::{LEFT, QUARANTINE, SEE_LEFT, SEE_QUARANTINE};
-use crate::heap::Heap;
+use crate::heap::structures::heap_core::HeapCore;
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 /// The ring. Initially all of it is zero in device memory, except for the slots' address and
@@ -104,7 +104,7 @@ impl Ring {
     }
 }
 
-impl Heap {
+impl HeapCore {
     /// Puts a block in quarantine. The block is `QUARANTINED`, and the caller owns it.
     pub(super) fn quarantine(&self, start: u64) {
         self.extra().ring.put(start, |out| self.leave(out));

@@ -10,8 +10,8 @@
 //! of the next span of the cursor's ring, and beyond that for the spans after it, so no group waits
 //! at the end of a span. The group that makes `left` negative by its subtraction *crosses* the end:
 //! it adds the difference to the next span (`replace`), again if all tickets of that one were taken
-//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans (`alloc.rs`) it
-//! refills instead: it swaps in a span with all of its tickets (`restart`).
+//! meanwhile, until `left` is not negative any more. After `MOST_PASSED` spans
+//! (`paths/alloc.rs`) it refills instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
 //! The group that crosses the end of these tickets checks whether a span is better. A cursor that a

@@ -188,5 +188,5 @@ fn what_is_no_block_of_a_run_is_left_to_the_second_part() {
         assert_eq!(free(&owned, 1, |_| address), [ALL]);
         assert_eq!(owned.faults.faults().nth(faults as usize).map(|fault| fault.check), check);
     }
-    assert!(owned.is_free_slab(((large - owned.core().slab_address(0)) >> 14) as u32));
+    assert!(owned.is_free_slab(((large - owned.core().slab_address(0)) >> owned.layout.slab_log2) as u32));
 }

@@ -121,7 +121,7 @@ pub struct Drift {
     pub wrong: u64,
     /// The same in percent of the requests.
     pub wrong_percent: f64,
-    /// Failed allocations that gave up without a proof that there was no memory.
+    /// Those of the `failed` allocations that gave up without a proof that there was no memory.
     pub contended: u64,
     /// Bytes of the goal that no kernel was granted.
     pub persistent_bytes: u64,

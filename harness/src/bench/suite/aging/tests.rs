@@ -9,6 +9,7 @@ use crate::bench::suite::extent::Extent;
 use crate::bench::suite::report::SuiteReport;
 use crate::bench::timing::Timer;
 use crate::kernels::bench::{LOAD_FAILED, Stripe, alloc_at};
+use std::mem::offset_of;
 use std::time::Duration;
 use warpheap::driver::{Backend, Device};
 use warpheap::simt::{Executor, Mode};
@@ -189,11 +190,11 @@ kernel! {
         // SAFETY: the caller's promises.
         unsafe { fill_if(true, heap, slots, results, stripe, draw) };
         if thread::index_1d() == 3 {
-            // The words of shards are the 12th address of the handle; the third one counts.
-            // SAFETY: the handle begins with the addresses of its parts.
-            let word = unsafe { (&raw const heap).cast::<*const AtomicU32>().add(11) };
+            // SAFETY: the handle begins with its parts.
+            let hints = unsafe { (&raw const heap).byte_add(offset_of!(heap::Parts, hints)) };
             // SAFETY: as above.
-            let words = unsafe { word.read() };
+            let words = unsafe { hints.cast::<*const AtomicU32>().read() };
+            // The third word of a shard counts failures without a proof.
             // SAFETY: a shard has more words.
             let contended = unsafe { words.add(2) };
             // SAFETY: live, as the heap is.

@@ -46,7 +46,23 @@ fn check_with(order: Order<'_>, mask: u32, run: impl Fn(&Order<'_>) + Sync) {
 }
 
 fn alloc(owned: &OwnedHeap, order: &Order<'_>) -> (NonNull<u8>, u32) {
-    let address = owned.heap.alloc(LAYOUT).expect("there is a block");
+    used(owned, order, owned.heap.alloc(LAYOUT))
+}
+
+/// The same in two parts.
+fn alloc_in_parts(owned: &OwnedHeap, order: &Order<'_>) -> (NonNull<u8>, u32) {
+    let step = owned.heap.begin_alloc(LAYOUT);
+    let block = if step.rest == 0 {
+        NonNull::new(step.address as *mut u8)
+    } else {
+        // SAFETY: all lanes with a rest come here.
+        unsafe { owned.heap.finish_alloc(LAYOUT, step) }
+    };
+    used(owned, order, block)
+}
+
+fn used(owned: &OwnedHeap, order: &Order<'_>, block: Option<NonNull<u8>>) -> (NonNull<u8>, u32) {
+    let address = block.expect("there is a block");
     let (_, block) = owned.block_at(SMALL, address.as_ptr() as u64);
     order.uses(block);
     (address, block)
@@ -57,6 +73,40 @@ fn free(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNull<u8>, u3
     // SAFETY: the block is not used any more.
     unsafe { owned.heap.free(address) };
     order.has_freed(block);
+}
+
+/// The same in two parts.
+fn free_in_parts(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNull<u8>, u32)) {
+    order.uses(block);
+    // SAFETY: the block is not used any more.
+    let step = unsafe { owned.heap.begin_free(address) };
+    if step.rest != 0 {
+        // SAFETY: all lanes with a rest come here.
+        unsafe { owned.heap.finish_free_step(address, step) };
+    }
+    order.has_freed(block);
+}
+
+#[test]
+fn the_parts_of_an_allocation_and_a_free_have_the_same_order() {
+    // Once the run has its hints, and once it is in no set, so that the second part completes them.
+    for (mask, has_hints) in MASKS.into_iter().flat_map(|mask| [(mask, true), (mask, false)]) {
+        let owned = one_run();
+        owned.core().cursor(SMALL, 0).take(5);
+        if !has_hints {
+            let (index, runs) = (owned.layout.run_index(SMALL, RUN), owned.core().runs());
+            [runs.listed(), runs.idle()]
+                .into_iter()
+                .for_each(|set| _ = set.remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS)));
+        }
+        check(&owned, mask, |order| {
+            for _ in 0..3 {
+                let block = alloc_in_parts(&owned, order);
+                free_in_parts(&owned, order, block);
+            }
+        });
+        assert_eq!(owned.free_blocks(SMALL, RUN).len(), 256);
+    }
 }
 
 #[test]

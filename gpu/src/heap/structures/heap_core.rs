@@ -226,8 +226,12 @@ impl HeapCore {
     /// thread that owns the block (I2 of [`runs`](super::runs)).
     #[inline(always)]
     pub(in crate::heap) fn locate(&self, address: u64, load: impl FnOnce(&AtomicU32) -> u32) -> Located {
-        let Some(slab) = self.slab_of(address) else { return Located::Outside };
         let offset = address.wrapping_sub(self.base() as u64);
+        let slab = offset >> self.layout.slab_log2;
+        if slab >= self.layout.slabs.into() {
+            return Located::Outside;
+        }
+        let slab = slab as u32;
         let entry = Entry(load(self.runs().entry(slab)));
         let Some(class) = entry.class() else { return Located::Slab(slab, entry) };
         let first = slab - entry.place();

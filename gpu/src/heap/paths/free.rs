@@ -167,7 +167,7 @@ impl HeapCore {
         }
     }
 
-    /// Records a double free for each block of a word whose bit was already set.
+    /// Records a double free for each block of a word of which the bit was set.
     fn record_double_frees(&self, run: Run, w: u32, bits: u32, old: u32) {
         let runs = self.runs();
         let word = runs.bits(runs.first_word(run.first) + w);

@@ -243,7 +243,7 @@ impl Cursor {
     }
 
     /// Starts a span with all of its tickets, for the group that crossed the end of the last one
-    /// (I2). Tickets taken meanwhile are for no block, or for blocks whose tickets are taken again.
+    /// (I2). Tickets taken meanwhile are for no block, or for blocks with tickets taken again.
     pub(in crate::heap) fn restart(&self, next: Span) {
         STORE_SPAN.delay();
         self.0.swap_relaxed(next.0);

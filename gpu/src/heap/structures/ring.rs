@@ -222,7 +222,7 @@ mod tests {
         assert_eq!([next(5, &[5000]), next(5, &[4000, 31_000]), next(9, &[4000])], [None, Some(31), Some(4)]);
         assert_eq!([next(31, &[8]), next(31, &[1000, 2000])], [Some(0), Some(1)]);
         assert_eq!((ring.last(&info).0.slot(), ring.last(&info).1), (SLOTS - 1, survey(0, &[]).runs));
-        // Without spans whose runs are gone.
+        // Without spans of runs that are gone.
         let gone = ring.survey(group, &info, 0, |run| (run != 5000).then_some(true));
         assert_eq!((gone.used, gone.free.unwrap().slot()), (!(1 << 5), 1));
     }

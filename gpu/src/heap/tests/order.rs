@@ -49,7 +49,7 @@ fn alloc(owned: &OwnedHeap, order: &Order<'_>) -> (NonNull<u8>, u32) {
     used(owned, order, owned.heap.alloc(LAYOUT))
 }
 
-/// The same in two parts.
+/// [`alloc`] in two parts.
 fn alloc_in_parts(owned: &OwnedHeap, order: &Order<'_>) -> (NonNull<u8>, u32) {
     let step = owned.heap.begin_alloc(LAYOUT);
     let block = if step.rest == 0 {
@@ -75,7 +75,7 @@ fn free(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNull<u8>, u3
     order.has_freed(block);
 }
 
-/// The same in two parts.
+/// [`free`] in two parts.
 fn free_in_parts(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNull<u8>, u32)) {
     order.uses(block);
     // SAFETY: the block is not used any more.

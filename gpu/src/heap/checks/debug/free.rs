@@ -23,7 +23,7 @@ impl HeapCore {
         self.quarantine(block.whole.start);
     }
 
-    /// Finds the live block whose user's bytes start at `address`, and makes it `QUARANTINED`. The
+    /// Finds the live block with user's bytes from `address` on, and makes it `QUARANTINED`. The
     /// caller then owns the block. Returns the failed check if the address or the block is invalid.
     fn freed_block(&self, address: u64) -> Result<(Recorded, Record), FaultCheck> {
         let whole = self.whole_around(address).map_err(|why| match why {

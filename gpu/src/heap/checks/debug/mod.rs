@@ -18,7 +18,7 @@
 //! the heap.
 //!
 //! - D1. For the heap, a block is live from its allocation until it leaves quarantine. Its state is
-//!   `LIVE` first and then `QUARANTINED`. The thread whose CAS changes the state owns the block
+//!   `LIVE` first and then `QUARANTINED`. The thread that changes the state by a CAS owns the block
 //!   exclusively.
 //! - D2. A `QUARANTINED` block is in one slot of the ring, or one thread owns it.
 //! - D3. A record with a wrong check sum was overwritten. Its other fields are not used, and its

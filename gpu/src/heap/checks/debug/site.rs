@@ -9,7 +9,7 @@
 //! thread with a new key writes the site. The name is copied, so that it remains available after
 //! the kernels that allocated are unloaded.
 //!
-//! S1. A key is written once, by a CAS. The thread whose CAS wrote it then writes the rest of the
+//! S1. A key is written once, by a CAS. The thread that wrote it then writes the rest of the
 //! site.
 //!
 //! The host reads after the end of the kernel, which orders every write before the read. Wait-free.

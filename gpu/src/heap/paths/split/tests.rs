@@ -96,6 +96,20 @@ fn parts_of_warps_and_sizes_without_a_class_are_left_to_the_second_part() {
 }
 
 #[test]
+fn the_second_part_keeps_the_blocks_of_the_first_one() {
+    let owned = heap(256, 1);
+    // Every other block of the word that the warp has tickets for is free.
+    let free: Vec<u32> = (32..64).step_by(2).collect();
+    owned.add_run_with(SMALL, 7, &free);
+    owned.core().cursor(SMALL, 0).restart(Span::new(owned.core().class(SMALL), 7, 1).with_left(64));
+    let found = alloc(&owned, u32::MAX, 0, |_| 64);
+    assert!(found.iter().all(|(rest, _)| *rest != 0), "{found:x?}");
+    let first: Vec<_> = places(&owned, SMALL, &found).into_iter().filter(|(run, _)| *run == 7).collect();
+    assert_eq!((first.len(), owned.free_blocks(SMALL, 7).len()), (16, 0));
+    owned.check(&[(SMALL.0, 256 - 16 + 32)].into());
+}
+
+#[test]
 fn blocks_of_stale_tickets_are_set_free_by_the_second_part() {
     let owned = heap(256, 1);
     let info = *owned.core().class(SMALL);

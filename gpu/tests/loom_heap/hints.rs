@@ -2,9 +2,10 @@
 
 use super::loom_support::{Model, both, model, with};
 use super::models::FAILED;
-use super::shared::{HALF, Piece, QUARTER, Shared, count};
+use super::shared::{HALF, Piece, QUARTER, SLAB, Shared, count};
 use super::steps::full_heap;
 use std::sync::Arc;
+use warpheap_device::heap::class::SizeClass;
 
 /// The message of a hint that searches never remove.
 const ENDLESS: &str = "searches find no memory and do not end";
@@ -21,9 +22,74 @@ fn two_full_runs() -> (Arc<Shared>, [Piece; 2], [Piece; 2]) {
     (heap, [a, b], [c, d])
 }
 
+/// A heap of which the only run is in the second words of its list and of the idle set, while
+/// searches begin at the first ones. All of its blocks are allocated. It is in no set, and the bits
+/// above are clear.
+fn run_in_the_second_word<const N: usize>() -> (Arc<Shared>, [Piece; N]) {
+    let heap = Shared::new(33, 1);
+    let [_rest] = heap.take(32 * SLAB);
+    let pieces = heap.take(SLAB / N);
+    heap.retire();
+    assert!([(); 2].map(|()| heap.search(SLAB / N).is_proof())[1]);
+    (heap, pieces)
+}
+
+/// Two threads free blocks of a run that is not listed. One of them lists it, and has not yet set
+/// the bit above when the other one sees the run listed and returns. A search that begins then must
+/// see the run.
+pub const FREED_BESIDE_A_FREE: Model = model(3, || {
+    let (heap, [first, second, _kept, _kept_too]) = run_in_the_second_word();
+    let shared = heap.clone();
+    let free_and_search = move |heap: &Shared| {
+        heap.free(second);
+        // By a thread that begins after the free.
+        with(&shared, 0, |heap| heap.search(QUARTER).is_proof()).join().unwrap()
+    };
+    let (_, is_wrong) = both(&heap, move |heap| heap.free(first), free_and_search);
+    assert!(!is_wrong, "{FAILED}");
+});
+
+/// A thread lists a run. Another one sees that. A thread that begins then must see it, too.
+fn listed_beside_a_search(is_exact: bool) {
+    let (heap, [first, ..]) = run_in_the_second_word::<4>();
+    let shared = heap.clone();
+    let see_and_search = move |heap: &Shared| {
+        let class = SizeClass::of(QUARTER as u32);
+        let has = move |heap: &Shared| heap.heap.core().has_listed(class, is_exact);
+        // By a thread that begins after the look.
+        !heap.heap.core().is_listed(class, 32) || with(&shared, 0, has).join().unwrap()
+    };
+    let (_, is_seen) = both(&heap, move |heap| heap.free(first), see_and_search);
+    assert!(is_seen, "{FAILED}");
+}
+
+/// A search that is to prove that there is no memory.
+pub const LISTED_BESIDE_A_PROOF: Model = model(3, || listed_beside_a_search(true));
+
+/// A search through the levels, which proves nothing: it misses the run.
+pub const LISTED_BESIDE_HINTS: Model = model(3, || listed_beside_a_search(false));
+
+/// A thread makes a run fully free, and has marked it idle, but not yet set the bit above. Another one
+/// takes both blocks and frees them. It sees the mark and returns. A search for another class that
+/// begins then must see the run.
+pub const IDLE_BESIDE_A_FREE: Model = model(3, || {
+    let (heap, [first, second]) = run_in_the_second_word();
+    heap.free(first);
+    let shared = heap.clone();
+    let free_and_search = move |heap: &Shared| {
+        let pieces = [0; 2].map(|_| heap.search(HALF).found());
+        pieces.into_iter().flatten().for_each(|piece| heap.free(piece));
+        // By a thread that begins after the frees.
+        let is_proof = with(&shared, 0, |heap| heap.search(QUARTER).is_proof()).join().unwrap();
+        count(pieces) == 2 && is_proof
+    };
+    let (_, is_wrong) = both(&heap, move |heap| heap.free(second), free_and_search);
+    assert!(!is_wrong, "{FAILED}");
+});
+
 /// Two frees mark two runs of one word of the idle set. One of them makes the word nonzero, and has
 /// not yet set the bit above when the other one inserts its run beside and returns. A search for
-/// another class that begins then must see the first run's move.
+/// another class that begins then must see the run.
 pub const MARKED_BESIDE: Model = model(3, || {
     let (heap, [first, last], [mine, mine_too]) = two_full_runs();
     heap.free(first);
@@ -97,5 +163,5 @@ pub const LOWERED_ABOVE_A_SEARCH: Model = model(2, || {
 
 /// `settle` clears the bit.
 pub const SETTLED_BESIDE_A_SEARCH: Model = model(3, || {
-    lower_beside_a_search(|heap| heap.settle_idle(HALF));
+    lower_beside_a_search(|heap| heap.settle_idle());
 });

@@ -131,9 +131,9 @@ impl Shared {
         self.heap.core().add_run(SizeClass::of(size as u32))
     }
 
-    /// Clears the bit above the word of idle runs of a class, if the word is zero.
-    pub fn settle_idle(&self, size: usize) {
-        self.heap.core().settle_idle(SizeClass::of(size as u32));
+    /// Clears the bit above the word of idle runs, if the word is zero.
+    pub fn settle_idle(&self) {
+        self.heap.core().settle_idle();
     }
 
     /// Makes the slabs of fully free runs free.

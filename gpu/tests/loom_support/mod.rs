@@ -140,6 +140,16 @@ impl Model {
         self.explore();
     }
 
+    /// Explores the model, which must fail with a message that contains `why`.
+    #[allow(dead_code, reason = "few models must fail as they are")]
+    pub fn fails(self, why: &str) {
+        let _alone = alone();
+        let broken = catch_unwind(AssertUnwindSafe(|| self.explore()));
+        let payload = broken.expect_err("no run of the model is wrong");
+        let said = payload.downcast_ref::<String>().map_or("no text", String::as_str);
+        assert!(said.contains(why), "the model fails, but with {said:?}");
+    }
+
     /// Explores the model with the ordering of `site` weakened. It must fail with a message that
     /// contains `why`: a model that fails for another reason proves nothing about the ordering.
     pub fn notices(self, site: &str, why: &str) {

@@ -66,7 +66,7 @@ impl OwnedHeap {
         let counts = zeros(layout.slabs.into());
         let bitmap = zeros(layout.block_words());
         let free = full_set(layout.slabs);
-        let [listed, idle] = [0; 2].map(|_| zeros(layout.run_set_words().into()));
+        let [listed, idle] = [layout.run_set_words(), layout.slab_set_words()].map(|len| zeros(len.into()));
         let hints = zeros(u64::from(layout.shards) * HINT_STRIDE as u64);
         let overview = Box::new(Overview::default());
         let faults = Box::new(FaultLog::default());

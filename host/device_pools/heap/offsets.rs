@@ -44,7 +44,7 @@ impl MetadataOffsets {
             free: part(u64::from(layout.slab_set_words()) * 4),
             rings: part(cursors * size_of::<Ring>() as u64),
             listed: part(u64::from(layout.run_set_words()) * 4),
-            idle: part(u64::from(layout.run_set_words()) * 4),
+            idle: part(u64::from(layout.slab_set_words()) * 4),
             faults: part(FAULT_LOG_WORDS as u64 * 8),
             overview: part(size_of::<Overview>() as u64),
             hints: part(u64::from(layout.shards) * 4 * HINT_STRIDE as u64),

@@ -73,11 +73,10 @@ fn sets() {
     }
     let live = seen.run(|run| run.live > 0 && run.free > 0);
     heap.assert_broken_by(heap.free_at(live.slab), bit(live.slab), "I1 of slabs", "says that it is in use");
-    let listed = heap.run_at(heap.offsets.listed, live.class, live.slab);
+    let listed = heap.listed_at(live.class, live.slab);
     heap.assert_broken_by(listed, bit(live.slab), "I5 of runs", "is not listed");
     let idle = seen.run(|run| run.live == 0);
-    let idle_at = heap.run_at(heap.offsets.idle, idle.class, idle.slab);
-    heap.assert_broken_by(idle_at, bit(idle.slab), "I6 of runs", "not idle");
+    heap.assert_broken_by(heap.idle_at(idle.slab), bit(idle.slab), "I6 of runs", "not idle");
     let words = heap.layout.slabs.div_ceil(32);
     let above = heap.free_at(32 * (words + seen.free[0] / 32 / 32));
     heap.assert_broken(above, 0_u32, "I2 of sets", "its bit in the level above is clear");
@@ -90,9 +89,8 @@ fn slabs_that_the_heap_does_not_have() {
     let mut heap = Heap::builder(100 << 14).build(&device).unwrap();
     assert_eq!(heap.layout.slabs, 100);
     heap.assert_broken_by(heap.free_at(100), bit(100), "I1 of sets", "slab 100, which is outside");
-    let class = SizeClass::of(64);
-    for (set, slab) in [(heap.offsets.listed, 101), (heap.offsets.idle, 102)] {
-        heap.assert_broken_by(heap.run_at(set, class, slab), bit(slab), "I1 of sets", "outside the heap");
+    for (word, slab) in [(heap.listed_at(SizeClass::of(64), 101), 101), (heap.idle_at(102), 102)] {
+        heap.assert_broken_by(word, bit(slab), "I1 of sets", "outside the heap");
     }
 }
 

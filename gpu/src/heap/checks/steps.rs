@@ -3,7 +3,6 @@
 //! Compiled only under loom. A model of whole allocations hides most orderings of a search behind
 //! those of the cursor, and has too many executions to explore.
 
-use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
@@ -78,16 +77,28 @@ impl HeapCore {
         })
     }
 
+    /// Whether the run of the class at a slab is listed, as a free sees it.
+    pub fn is_listed(&self, class: SizeClass, run: u32) -> bool {
+        self.runs().listed().contains(self.layout.run_index(class, run))
+    }
+
+    /// Whether the list of a class has a run: by level 0, as a search proves it, or by the levels
+    /// above, as it begins.
+    pub fn has_listed(&self, class: SizeClass, is_exact: bool) -> bool {
+        let (layout, listed) = (self.layout, self.runs().listed());
+        let (start, end) = (layout.run_index(class, 0), layout.run_index(SizeClass(class.0 + 1), 0));
+        let found = if is_exact { listed.scan(Group::alone(), start, end) } else { listed.next(start, end) };
+        found.is_some()
+    }
+
     /// Retires all fully free runs: their slabs become free.
     pub fn retire_all(&self) {
         self.retire_idle(0, self.layout.slabs);
     }
 
-    /// Clears the upper-level bit of the first word of idle runs of a class, as a group does that
-    /// finds no idle run in that word.
-    pub fn settle_idle(&self, class: SizeClass) {
-        let index = self.layout.run_index(class, 0);
-        self.runs().idle().settle(index / WORD_BITS, self.overview().common());
+    /// Clears the bit above the first word of idle runs, as a group does that found none there.
+    pub fn settle_idle(&self) {
+        self.runs().idle().settle(0);
     }
 
     /// Claims one slab. Returns whether there was a free one.

@@ -160,7 +160,7 @@ impl HeapLayout {
         total_words(self.slabs)
     }
 
-    /// Words of a set of runs of all classes.
+    /// Words of the list of runs of all classes.
     pub const fn run_set_words(&self) -> u32 {
         total_words(self.classes * self.stride)
     }
@@ -175,11 +175,6 @@ impl HeapLayout {
     #[inline(always)]
     pub(in crate::heap) const fn run_index(&self, class: SizeClass, run: u32) -> u32 {
         class.0 * self.stride + run
-    }
-
-    /// The class and the run of an index in a set of runs.
-    pub(in crate::heap) const fn run_at(&self, index: u32) -> (SizeClass, u32) {
-        (SizeClass(index / self.stride), index % self.stride)
     }
 
     /// The first slab of a shard's partition of the heap; for `shards`, the number of slabs.

@@ -126,13 +126,13 @@ impl HeapCore {
         part: u32,
         takes_words: bool,
     ) -> bool {
-        let (runs, common) = (self.runs(), self.overview().common());
+        let runs = self.runs();
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let (salt, mut holes, mut blocks) = (salt(1), 0, 0);
         for i in 0..looks(group) {
             let salt = hash(salt.wrapping_add(i));
-            if let Picked::Two([index, _]) = runs.listed().pick(start, end, salt, common) {
+            if let Picked::Two([index, _]) = runs.listed().pick(start, end, salt) {
                 let w = scaled(hash(salt), info.words());
                 // Relaxed: a hint.
                 let word = runs.bits(runs.first_word(index - start) + w).load_relaxed();

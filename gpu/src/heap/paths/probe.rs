@@ -97,14 +97,14 @@ impl HeapCore {
         salt: u32,
         takes_words: bool,
     ) -> Probed {
-        let (runs, info, common) = (self.runs(), self.class(class), self.overview().common());
+        let (runs, info) = (self.runs(), self.class(class));
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let (mut probed, mut looks, mut turn, mut full) = (Probed::Missed, asks, 0, NONE);
         while turn < LOOKS && !group.all(!looks) {
             let salt = mixed(salt.wrapping_add(turn));
             turn += 1;
-            let picked = if looks { runs.listed().pick(start, end, salt, common) } else { Picked::Missed };
+            let picked = if looks { runs.listed().pick(start, end, salt) } else { Picked::Missed };
             group.sync();
             let (mut run, mut w, mut word) = (0, 0, 0);
             let mut is_hole = true;

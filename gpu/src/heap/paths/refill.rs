@@ -14,6 +14,7 @@
 
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
@@ -103,8 +104,7 @@ impl HeapCore {
         }
         if next.is_none() {
             // Not a move if a search finds nothing: in a full heap this happens again and again.
-            let has_run = || (!seen.is_dry() || self.has_any_run(&info)).into();
-            if group.lead_64(has_run) == 1 {
+            if !seen.is_dry() || self.has_run(group, &info) {
                 if group.leads() {
                     common.begin();
                 }
@@ -150,7 +150,7 @@ impl HeapCore {
         if let Some(span) = self.take_over(group, demand, info, &mut survey) {
             return Some(span);
         }
-        let start = self.layout.run_index(demand.class, self.layout.partition_start(demand.shard));
+        let start = self.layout.partition_start(demand.shard);
         for attempt in 0..ATTEMPTS {
             let slabs = self.claim_slabs(group, info, demand.shard, most, false);
             if slabs.len > 0 {
@@ -178,7 +178,7 @@ impl HeapCore {
         }
         let mut w = slabs.first / WORD_BITS + group.rank();
         while slabs.len > 0 && w * WORD_BITS < slabs.first + slabs.len {
-            self.free_slabs().set.settle(w, self.overview().common());
+            self.free_slabs().set.settle(w);
             w += group.count();
         }
         slabs
@@ -233,30 +233,25 @@ impl HeapCore {
         None
     }
 
-    /// Whether the class has a fully free run. Removes those that are not fully free from the idle
-    /// set.
+    /// Whether the class has a fully free run.
     fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
-        let (idle, common) = (self.runs().idle(), self.overview().common());
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        // Each group starts at a different run. Otherwise all groups would sweep the same ones.
+        let (runs, own) = (self.runs(), Entry::of_class(class, 0, info.slabs));
+        let idle = runs.idle();
+        // At different runs for all groups, which would look at the same ones.
         let salt = group.broadcast_32(hash(thread::index_1d()));
-        let middle = start + scaled(salt, self.layout.slabs);
-        let mut ignored = common.search();
-        for (mut from, to) in [(middle, end), (start, middle)] {
-            // Each turn continues at later words.
-            while let Some(next) = idle.next_of(group, from, to, common, &mut ignored) {
+        let middle = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
+        for (mut from, to) in [(middle, self.layout.slabs), (0, middle)] {
+            // Each turn goes on to later words.
+            while let Some(next) = idle.next_of(group, from, to) {
                 // Each lane looks at a word.
-                let first = next / WORD_BITS;
-                let w = first + group.rank();
-                let row = if w * WORD_BITS < end { idle.word(w).load_relaxed() } else { 0 };
-                let free = if row != 0 { self.runs().sweep(class, info, w, row) } else { 0 };
-                if free == 0 {
-                    idle.settle(w, common);
-                }
+                let w = next / WORD_BITS + group.rank();
+                let row = if w < idle.len() { idle.word(w).load_relaxed() } else { 0 };
+                let free = if row != 0 { runs.free_by_count(w, row, |entry| entry == own) } else { 0 };
+                idle.settle(w);
                 if !group.all(free == 0) {
                     return true;
                 }
-                from = (first + group.count()) * WORD_BITS;
+                from = (next / WORD_BITS + group.count()) * WORD_BITS;
             }
         }
         false

@@ -7,12 +7,15 @@
 //! for a run of it.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
-use crate::heap::layout::class::{ClassInfo, MAX_RUN, SizeClass};
+use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::heap_core::HeapCore;
-use crate::heap::structures::moves::Before;
 use crate::heap::structures::orderings::SEARCH_END;
 use crate::lanes::{Group, select_bit};
+
+/// The most idle runs that are looked at for one of another class.
+const OTHERS: u32 = 8;
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +40,6 @@ impl Found {
         }
     }
 }
-
-// The slabs of the runs of a word are in 64 bits.
-const _: () = assert!(WORD_BITS - 1 + MAX_RUN.0 <= u64::BITS);
 
 impl HeapCore {
     /// Searches for free blocks for the lanes of the group that ask, each of its own class. Groups
@@ -84,21 +84,27 @@ impl HeapCore {
     ) -> Found {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
-        let (mut before, mut common_before) = (moves.search(), common.search());
+        let (mut before, common_before) = (moves.search(), common.search());
         // Orders the moves that the leader saw end before the reads of all lanes.
         group.sync();
-        let (start, end) = (self.layout.run_index(class, 0), self.layout.run_index(class, self.layout.slabs));
-        let middle = start + scaled(salt, self.layout.slabs);
+        let (start, end) =
+            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        let middle = start + scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
         let (mut served, mut address) = (0, 0);
-        for (mut from, to) in [(middle, end), (start, middle)] {
-            while let Some(next) = runs.listed().next_of(group, from, to, common, &mut common_before) {
+        // First the runs that the levels of the list show, then all: only level 0 is exact.
+        for (mut from, to, is_exact) in [(middle, end, false), (start, middle, false), (start, end, true)] {
+            let listed = runs.listed();
+            let next = |from| {
+                if is_exact { listed.scan(group, from, to) } else { listed.next_of(group, from, to) }
+            };
+            while let Some(next) = next(from) {
                 // Each lane looks at the runs of a word.
                 let (first, mut own_moves) = (next / WORD_BITS, 0);
                 let w = first + group.rank();
-                let row = if w * WORD_BITS < end { runs.listed().word(w).load_relaxed() } else { 0 };
+                let row = if w * WORD_BITS < end { listed.word(w).load_relaxed() } else { 0 };
                 let open = runs.first_open(class, info, w, row, &mut own_moves);
                 before.note_own(group.wrapping_sum(own_moves));
-                common_before.note_own(group.wrapping_sum(runs.listed().settle(w, common)));
+                listed.settle(w);
                 let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
                 if lanes.is_empty() {
                     from = (first + group.count()) * WORD_BITS;
@@ -119,11 +125,11 @@ impl HeapCore {
                     return Found::of(address, false);
                 }
             }
+            if served > 0 {
+                return Found::of(address, false);
+            }
         }
-        if served > 0 {
-            return Found::of(address, false);
-        }
-        if group.lead_64(|| self.has_run(info, &mut common_before).into()) == 1 {
+        if self.has_run(group, info) {
             if group.leads() {
                 self.retire_one(salt, info.slabs);
                 if makes_runs {
@@ -132,7 +138,7 @@ impl HeapCore {
             }
             return Found::Unsure;
         }
-        // ordering: acquire; pairs with REMOVE, LOWER and CLAIM_SLABS: the moves that hid memory
+        // ordering: acquire; pairs with REMOVE and CLAIM_SLABS: the moves that hid memory
         // from the reads above, before the leader's look at the moves.
         SEARCH_END.fence_acquire();
         group.sync();
@@ -181,34 +187,26 @@ impl HeapCore {
         (total, block.filter(|_| wanting.is_member()))
     }
 
-    /// Whether there are free slabs for a run of the class, or runs that can be made free.
-    pub(in crate::heap) fn has_run(&self, info: &ClassInfo, before: &mut Before) -> bool {
-        let idle = self.runs().idle();
-        idle.next(0, self.layout.run_indices(), self.overview().common(), before).is_some()
-            || self.free_slabs().has(info.slabs, before)
+    /// Whether there are free slabs for a run of the class, or runs that can be made free. All lanes
+    /// of the group take part.
+    pub(in crate::heap) fn has_run(&self, group: Group, info: &ClassInfo) -> bool {
+        self.runs().idle().scan(group, 0, self.layout.slabs).is_some()
+            || self.free_slabs().scan(group, info.slabs)
     }
 
-    /// Whether there are free slabs for a run of the class, or runs that can be made free, for a
-    /// caller that is not in a search.
-    pub(in crate::heap) fn has_any_run(&self, info: &ClassInfo) -> bool {
-        self.has_run(info, &mut self.overview().common().search())
-    }
-
-    /// Whether there are free slabs for a run of the class, or runs of other classes that can be
-    /// made free.
+    /// Whether there seem to be free slabs for a run of the class, or runs of other classes that can
+    /// be made free.
     pub(in crate::heap) fn has_other_run(&self, class: SizeClass, info: &ClassInfo) -> bool {
-        let (idle, common) = (self.runs().idle(), self.overview().common());
-        let (start, end) =
-            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
-        let mut ignored = common.search();
-        let mut next = |from| idle.next(from, self.layout.run_indices(), common, &mut ignored);
-        // A second search only if the first one finds a run of the class.
-        let first = next(0);
-        let is_other = match first {
-            Some(index) if start <= index && index < end => next(end).is_some(),
-            first => first.is_some(),
-        };
-        is_other || self.free_slabs().has(info.slabs, &mut ignored)
+        let (runs, mut from) = (self.runs(), 0);
+        for _ in 0..OTHERS {
+            let Some(slab) = runs.idle().next(from, self.layout.slabs) else { break };
+            // Relaxed: a hint.
+            if Entry(runs.entry(slab).load_relaxed()).class() != Some(class) {
+                return true;
+            }
+            from = slab + 1;
+        }
+        self.free_slabs().has(info.slabs)
     }
 
     /// Makes a run of the class of free slabs, if there are any.
@@ -223,62 +221,53 @@ impl HeapCore {
         });
     }
 
-    /// Retires fully free runs, from index `start` of the idle set on, until `least` slabs or all
-    /// of them are free. Returns whether it freed any.
+    /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at a
+    /// slab. Returns whether there were any.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn retire_idle(&self, start: u32, least: u32) -> bool {
-        let (runs, common) = (self.runs(), self.overview().common());
         let mut freed = 0;
-        let mut ignored = common.search();
-        for (mut from, to) in [(start, self.layout.run_indices()), (0, start)] {
+        for (mut from, to) in [(start, self.layout.slabs), (0, start)] {
             while freed < least {
-                let Some(index) = runs.idle().next(from, to, common, &mut ignored) else { break };
-                freed += self.retire(index, least - freed);
-                from = (index / WORD_BITS + 1) * WORD_BITS;
+                let Some(slab) = self.runs().idle().next(from, to) else { break };
+                freed += self.retire(slab, least - freed);
+                from = (slab / WORD_BITS + 1) * WORD_BITS;
             }
         }
         freed > 0
     }
 
-    /// Retires fully free runs of one word of the idle set, which depends on `salt`, until `least`
-    /// slabs are free. Removes the runs that are not fully free from that word.
+    /// Retires or sweeps the runs of one word of the idle set that depends on `salt`.
     fn retire_one(&self, salt: u32, least: u32) {
-        let (idle, common, end) = (self.runs().idle(), self.overview().common(), self.layout.run_indices());
+        let (idle, end) = (self.runs().idle(), self.layout.slabs);
         let middle = scaled(salt, end);
-        let mut ignored = common.search();
-        let mut next = |from, to| idle.next(from, to, common, &mut ignored);
-        if let Some(index) = next(middle, end).or_else(|| next(0, middle)) {
-            self.retire(index, least);
+        if let Some(slab) = idle.next(middle, end).or_else(|| idle.next(0, middle)) {
+            self.retire(slab, least);
         }
     }
 
-    /// Retires fully free runs of one word of the idle set, from index `index` on, until `least`
-    /// slabs or all of them are free. Returns the number of freed slabs.
-    fn retire(&self, index: u32, least: u32) -> u32 {
-        let (class, run) = self.layout.run_at(index);
-        let (info, runs, w) = (self.class(class), self.runs(), index / WORD_BITS);
-        let bits = runs.idle().word(w).load_relaxed() >> (index % WORD_BITS) << (index % WORD_BITS);
-        let (mut rest, mut bits) = (runs.sweep(class, info, w, bits), 0_u32);
-        while rest != 0 && bits.count_ones() * info.slabs < least {
+    /// Makes the slabs of fully free runs free: of runs in one word of the idle set, from a slab on,
+    /// until there are `least` slabs or no more runs. Removes runs that are not fully free from the
+    /// word. Returns the number of slabs.
+    fn retire(&self, slab: u32, least: u32) -> u32 {
+        let (runs, w) = (self.runs(), slab / WORD_BITS);
+        let bits = runs.idle().word(w).load_relaxed() >> (slab % WORD_BITS) << (slab % WORD_BITS);
+        let (mut rest, mut bits, mut slabs) = (runs.sweep(w, bits), 0, 0);
+        while rest != 0 && slabs < least {
+            // Relaxed: a hint.
+            slabs += Entry(runs.entry(w * WORD_BITS + rest.trailing_zeros()).load_relaxed()).slabs();
             bits |= rest & rest.wrapping_neg();
             rest &= rest - 1;
         }
         if bits == 0 {
             return 0;
         }
-        // Searches of every class look at these moves, too: no move of the class is needed.
-        let taken = self.overview().common().during(|| {
-            let taken = runs.retire(class, info, w, bits);
-            let (mut mask, mut rest) = (0, taken);
-            while rest != 0 {
-                mask |= u64::from(low_bits(info.slabs)) << rest.trailing_zeros();
-                rest &= rest - 1;
-            }
-            self.free_slabs().insert_mask(run / WORD_BITS * WORD_BITS, mask);
-            taken
-        });
-        taken.count_ones() * info.slabs
+        // Searches of every class read these moves, too: no move of the class is needed.
+        self.overview().common().during(|| {
+            let taken = runs.retire(w, bits);
+            self.free_slabs().insert_mask(w * WORD_BITS, taken);
+            taken.count_ones()
+        })
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Parts {
     pub free: *const AtomicU32,
     /// The set of runs that may have free blocks: `layout.run_set_words()` words.
     pub listed: *const AtomicU32,
-    /// The set of runs that may be fully free: `layout.run_set_words()` words.
+    /// The set of runs that may be fully free: `layout.slab_set_words()` words.
     pub idle: *const AtomicU32,
     /// State of all classes together.
     pub overview: *const Overview,

@@ -1,8 +1,8 @@
 //! A set of indices as a hierarchy of bitmaps.
 //!
 //! ```text
-//! level 2   | 1 |                       bit w: word w of level 1 may be nonzero
-//! level 1   | 1 0 1 ... |               bit w: word w of level 0 may be nonzero
+//! level 2   | 1 |                       a hint, bit w: word w of level 1 may be nonzero
+//! level 1   | 1 0 1 ... |               a hint, bit w: word w of level 0 may be nonzero
 //! level 0   | 0100 | 0000 | 1101 | ...  bit i: index i is in the set
 //! ```
 //!
@@ -12,18 +12,20 @@
 //!   above: a thread that makes a word nonzero sets that bit next, and a thread that clears that
 //!   bit reads the word once more.
 //!
-//! A set bit above a zero word is harmless. Searches go from the highest level down and clear such
-//! bits as moves, so that later searches do not descend to zero words. Lock-free.
+//! Two kinds of searches: [`next`](IndexSet::next) goes through the levels, and finds an index soon.
+//! It clears set bits above zero words, so that later searches do not descend to zero words. It may
+//! miss an index that is being inserted, or that is in a word with such an index, even if the
+//! insertion happened before the search. [`scan`](IndexSet::scan) reads level 0, so it sees every
+//! index that was inserted, or seen in the set, before the search. Lock-free.
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, has, low_bits};
 use crate::heap::layout::scatter::{hash, scaled};
-use crate::heap::structures::moves::{Before, Moves};
-use crate::heap::structures::orderings::{INSERT, INSERT_BESIDE, LOWER, RAISE, REMOVE};
+use crate::heap::structures::orderings::{INSERT, LOWER, RAISE, REMOVE};
 use crate::lanes::{Group, select_bit};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
 
-/// Attempts to insert an index into a word that has other indices.
-const BESIDE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+/// Words that each lane reads at once in a scan.
+const AT_ONCE: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -85,31 +87,26 @@ impl IndexSet {
         has(self.word_of(i).load_relaxed(), i)
     }
 
-    /// Inserts an index. To be called during a move, unless no thread searches for it yet.
+    /// Inserts an index.
+    #[cfg(all(test, not(loom)))]
     pub fn insert(&self, i: u32) {
         self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// Inserts an index into a word that has other indices. Returns whether it did. The levels
-    /// above do not change, so this is no move. The caller must have acquired, by a
-    /// read-modify-write of what the index stands for, every earlier removal of the index.
-    pub fn insert_beside_relaxed(&self, i: u32) -> bool {
-        let (word, bit) = (self.word(i >> WORD_LOG2), 1 << (i % WORD_BITS));
-        (0..BESIDE).any(|_| {
-            // Relaxed: the compare-and-swap decides.
-            let seen = word.load_relaxed();
-            INSERT_BESIDE.delay();
-            // Relaxed: a thread that removes the index then reads the bits of the run by
-            // read-modify-writes, behind a release fence. Either it sees the caller's bits, or
-            // RELEASE acquired its removal, so that this insertion comes after it.
-            seen != 0 && word.cas_relaxed(seen, seen | bit).is_ok()
-        })
+    /// Inserts an index. A thread that removes it must then read what the index stands for by
+    /// read-modify-writes, behind a release fence. The caller must have changed that by a
+    /// read-modify-write that acquires: either the other thread sees the change, or the caller
+    /// acquired the removal, so that this insertion comes after it.
+    #[inline(always)]
+    pub fn insert_relaxed(&self, i: u32) {
+        self.insert_bits_relaxed(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
-    /// [`insert_bits`](Self::insert_bits) behind a release fence.
+    /// [`insert_bits`](Self::insert_bits) behind a release fence, or as
+    /// [`insert_relaxed`](Self::insert_relaxed).
     #[inline(always)]
     pub fn insert_bits_relaxed(&self, w: u32, bits: u32) {
-        // Relaxed: the fence.
+        // Relaxed: the fence, or the read-modify-writes.
         if self.word(w).or_relaxed(bits) == 0 {
             self.raise(0, w);
         }
@@ -157,11 +154,11 @@ impl IndexSet {
     /// again if the word is nonzero meanwhile.
     #[cold]
     #[inline(never)]
-    pub fn lower(&self, level: u32, w: u32) {
+    fn lower(&self, level: u32, w: u32) {
         let (start, _) = self.level(level + 1);
         // ordering: acquire; pairs with RAISE: the word of every thread that set this bit before
-        // (I2). Release; pairs with the fence of a search, as REMOVE does.
-        self.at(start + (w >> WORD_LOG2)).at(LOWER).and_acq_rel(!(1 << (w % WORD_BITS)));
+        // (I2).
+        self.at(start + (w >> WORD_LOG2)).at(LOWER).and_acquire(!(1 << (w % WORD_BITS)));
         if self.at(self.level(level).0 + w).load_relaxed() != 0 {
             self.raise(level, w);
         }
@@ -180,10 +177,10 @@ pub(in crate::heap) enum Picked {
 }
 
 impl IndexSet {
-    /// The first index of the set in `from..to`. Clears set bits above zero words, as moves that it
-    /// notes in `before`.
+    /// An index of the set in `from..to`: the first one that the levels show. Clears set bits above
+    /// zero words.
     #[inline(never)]
-    pub fn next(&self, from: u32, to: u32, moves: &Moves, before: &mut Before) -> Option<u32> {
+    pub fn next(&self, from: u32, to: u32) -> Option<u32> {
         let (mut level, mut i, mut came_down) = (0, from, false);
         // Every turn goes up, or down to a later index.
         loop {
@@ -192,13 +189,12 @@ impl IndexSet {
             if w >= len || (i as u64) << (WORD_LOG2 * level) >= to.into() {
                 return None;
             }
-            // Relaxed: a hint; a search that fails has a fence behind its reads.
+            // Relaxed: a hint.
             let word = self.at(start + w).load_relaxed();
             let rest = word >> (i % WORD_BITS) << (i % WORD_BITS);
             if rest == 0 {
                 if came_down && word == 0 {
-                    before.note_own(1);
-                    moves.during(|| self.lower(level, w));
+                    self.lower(level, w);
                 }
                 (level, i, came_down) = (level + 1, w + 1, false);
                 continue;
@@ -218,7 +214,7 @@ impl IndexSet {
     /// Cost: two loads at once. If both words are zero: up to three loads more, one after the
     /// other, and again two at once; and a search where these levels show no index.
     #[inline(always)]
-    pub fn pick(&self, start: u32, end: u32, salt: u32, moves: &Moves) -> Picked {
+    pub fn pick(&self, start: u32, end: u32, salt: u32) -> Picked {
         let (first, last) = (start >> WORD_LOG2, end >> WORD_LOG2);
         let word_of = |salt| first + scaled(salt, last - first);
         let words = [word_of(salt), word_of(hash(salt))];
@@ -241,14 +237,14 @@ impl IndexSet {
             }
         }
         if word == 0 {
-            let next = self.next_around(words[0] * WORD_BITS, start, end, moves);
+            let next = self.next_around(words[0] * WORD_BITS, start, end);
             return next.map_or(Picked::Empty, |index| Picked::Two([index, index]));
         }
         let words = [any_of(word, v, salt >> 3), any_of(word, v, salt >> 12)];
         if let Some(two) = self.two_of(words, salt) {
             return Picked::Two(two);
         }
-        self.settle(words[0], moves);
+        self.settle(words[0]);
         Picked::Missed
     }
 
@@ -266,39 +262,65 @@ impl IndexSet {
 
     /// The first index in `from..end`, or else in `start..from`.
     #[inline(never)]
-    fn next_around(&self, from: u32, start: u32, end: u32, moves: &Moves) -> Option<u32> {
-        let mut ignored = Before::default();
-        self.next(from, end, moves, &mut ignored).or_else(|| self.next(start, from, moves, &mut ignored))
+    fn next_around(&self, from: u32, start: u32, end: u32) -> Option<u32> {
+        self.next(from, end).or_else(|| self.next(start, from))
     }
 
-    /// [`next`](Self::next) by the leader of a group, for all lanes. Only the leader's `before`
-    /// counts.
-    pub fn next_of(
-        &self,
-        group: Group,
-        from: u32,
-        to: u32,
-        moves: &Moves,
-        before: &mut Before,
-    ) -> Option<u32> {
-        let found = group.lead_64(|| self.next(from, to, moves, before).map_or(u64::MAX, u64::from));
+    /// [`next`](Self::next) by the leader of a group, for all lanes.
+    pub fn next_of(&self, group: Group, from: u32, to: u32) -> Option<u32> {
+        let found = group.lead_64(|| self.next(from, to).map_or(u64::MAX, u64::from));
         u32::try_from(found).ok()
     }
 
-    /// Clears the bit of word `w` of level 0 in the level above, as a move, if the word is zero.
-    /// Returns the number of moves. Lanes do this concurrently for the words that they read, so
-    /// that later searches do not descend to these one after the other.
-    pub fn settle(&self, w: u32, moves: &Moves) -> u32 {
+    /// The first index of a word in `from..to` before which the set has no index, while one of this
+    /// word and the `group.count() - 1` words after it has an index. `None` if level 0 has no index
+    /// in `from..to`. All lanes of the group take part. `from` is the first index of a word.
+    #[inline(never)]
+    pub fn scan(&self, group: Group, from: u32, to: u32) -> Option<u32> {
+        let (mut first, end) = (from >> WORD_LOG2, to.div_ceil(WORD_BITS).min(self.len));
+        while first < end {
+            let mut nonzero = 0;
+            for i in 0..AT_ONCE {
+                let w = first + i * group.count() + group.rank();
+                // Relaxed: a search that fails has a fence behind its reads.
+                nonzero |= u32::from(w < end && self.word(w).load_relaxed() != 0) << i;
+            }
+            let nonzero = group.union(nonzero);
+            if nonzero != 0 {
+                return Some((first + nonzero.trailing_zeros() * group.count()) << WORD_LOG2);
+            }
+            first += AT_ONCE * group.count();
+        }
+        None
+    }
+
+    /// The first index in `from..to`, by level 0.
+    pub fn first(&self, from: u32, to: u32) -> Option<u32> {
+        let mut i = from;
+        while i < to {
+            // Relaxed: as in `scan`.
+            let rest = self.word_of(i).load_relaxed() >> (i % WORD_BITS) << (i % WORD_BITS);
+            if rest != 0 {
+                let found = i / WORD_BITS * WORD_BITS + rest.trailing_zeros();
+                return (found < to).then_some(found);
+            }
+            i = self.scan(Group::alone(), (i | (WORD_BITS - 1)) + 1, to)?;
+        }
+        None
+    }
+
+    /// Clears the bit of word `w` of level 0 in the level above if the word is zero. Lanes do this
+    /// at once for the words that they look at, so that later searches do not descend to them one
+    /// after the other.
+    pub fn settle(&self, w: u32) {
         let (above, above_len) = self.level(1);
         if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
-            return 0;
+            return;
         }
         // Relaxed: hints, as the word above.
-        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 0 {
-            return 0;
+        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 1 {
+            self.lower(0, w);
         }
-        moves.during(|| self.lower(0, w));
-        1
     }
 
     /// The level and number of a nonzero word without its bit in the level above: the first such
@@ -340,7 +362,9 @@ fn any_of(word: u32, w: u32, salt: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::heap::layout::bits::total_words;
+    use crate::machine::Coords;
     use crate::sync::AtomicU32;
+    use crate::test_lanes::{ForLanes, on_lanes};
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -354,7 +378,7 @@ mod tests {
             let words = words(indices);
             // SAFETY: as many words as it has.
             let set = unsafe { IndexSet::new(words.as_ptr(), indices) };
-            let (moves, mut model, mut state) = (Moves::new(), BTreeSet::new(), 1_u32);
+            let (mut model, mut state) = (BTreeSet::new(), 1_u32);
             for _ in 0..3000 {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let i = (state >> 8) % indices;
@@ -364,20 +388,21 @@ mod tests {
                         assert_eq!(removed, model.remove(&i));
                     }
                     1 => {
-                        let is_beside = set.insert_beside_relaxed(i);
-                        let first = i / WORD_BITS * WORD_BITS;
-                        assert_eq!(is_beside, model.range(first..first + WORD_BITS).next().is_some());
-                        if !is_beside {
-                            set.insert(i);
+                        if state & 1 == 0 {
+                            set.insert(i)
+                        } else {
+                            set.insert_relaxed(i)
                         }
                         model.insert(i);
                     }
                     _ => {
                         let to = i + (indices - i).div_ceil(1 + (state >> 5) % 7);
-                        let mut before = moves.search();
-                        let found = set.next(i, to, &moves, &mut before);
-                        assert_eq!(found, model.range(i..to).next().copied());
-                        assert!(moves.is_unchanged(before));
+                        let expected = model.range(i..to).next().copied();
+                        assert_eq!([set.next(i, to), set.first(i, to)], [expected; 2]);
+                        let from = i / WORD_BITS * WORD_BITS;
+                        let expected = model.range(from..to.next_multiple_of(WORD_BITS)).next();
+                        let expected = expected.map(|first| first / WORD_BITS * WORD_BITS);
+                        assert_eq!(set.scan(Group::alone(), from, to), expected);
                     }
                 }
                 assert_eq!(set.contains(i), model.contains(&i));
@@ -390,9 +415,9 @@ mod tests {
     fn indices_are_picked_from_all_of_a_range_and_only_from_it() {
         let words = words(1 << 12);
         // SAFETY: as many words as it has.
-        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 12) };
         let (start, end) = (1 << 10, 3 << 10);
-        let pick = |salt: u32| match set.pick(start, end, salt.wrapping_mul(0x9e37_79b9), &moves) {
+        let pick = |salt: u32| match set.pick(start, end, salt.wrapping_mul(0x9e37_79b9)) {
             Picked::Two(two) => Some(two[(salt & 1) as usize]),
             _ => None,
         };
@@ -414,21 +439,50 @@ mod tests {
     fn a_search_lowers_the_bits_of_words_that_are_zero() {
         let words = words(1 << 12);
         // SAFETY: as many words as it has.
-        let (set, moves) = (unsafe { IndexSet::new(words.as_ptr(), 1 << 12) }, Moves::new());
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 12) };
         let above = || words[128].load_relaxed();
         [77, 79, 1111].into_iter().for_each(|i| set.insert(i));
         set.remove_bits(2, 1 << 15);
         // A word that is not zero, or has no word above, stays as it is.
-        assert_eq!((set.settle(2, &moves), set.settle(128, &moves), above()), (0, 0, 1 << 2));
+        [2, 128].into_iter().for_each(|w| set.settle(w));
+        assert_eq!(above(), 1 << 2);
         set.remove_bits(2, 1 << 13);
-        assert_eq!((set.settle(2, &moves), set.settle(2, &moves), above()), (1, 0, 0));
+        [2, 2].into_iter().for_each(|w| set.settle(w));
+        assert_eq!(above(), 0);
         assert_eq!(words[129].load_relaxed(), 1 << 2);
         set.remove_bits(34, 1 << 23);
-        assert_eq!(set.settle(35, &moves), 0);
+        set.settle(35);
         // Each search lowers one level, unless it starts in the word.
         for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
-            assert_eq!(set.next(0, 1 << 12, &moves, &mut moves.search()), None);
+            assert_eq!(set.next(0, 1 << 12), None);
             assert_eq!((words[129].load_relaxed(), words[132].load_relaxed()), above);
+        }
+    }
+
+    #[test]
+    fn all_lanes_scan_level_0() {
+        let words = words(1 << 14);
+        // SAFETY: as many words as it has.
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 14) };
+        // Word 100 is not in the levels above.
+        words[100].store_relaxed(1 << 7);
+        set.insert(32 * 500);
+        assert_eq!(set.next(0, 1 << 14), Some(32 * 500));
+        let scan = |lanes: u32, from: u32, to: u32| {
+            let set = &ForLanes::new(set);
+            on_lanes(lanes, Coords::SOLE, |group| set.get().scan(group, from, to)).results[0]
+        };
+        for (lanes, from, to, found) in [
+            (1, 0, 1 << 14, Some(100)),
+            (0b1110, 0, 1 << 14, Some(99)),
+            (u32::MAX, 0, 1 << 14, Some(96)),
+            (u32::MAX, 32 * 100, 1 << 14, Some(100)),
+            (u32::MAX, 32 * 101, 1 << 14, Some(101 + 12 * 32)),
+            (u32::MAX, 0, 32 * 100, None),
+            (0b1110, 0, 32 * 100 + 1, Some(99)),
+            (u32::MAX, 32 * 101, 32 * 500, None),
+        ] {
+            assert_eq!(scan(lanes, from, to), found.map(|w| w * WORD_BITS), "{lanes:x} {from} {to}");
         }
     }
 

@@ -34,8 +34,6 @@ pub(in crate::heap) const SEARCH: Site = Site::new("heap/search");
 pub(in crate::heap) const SEARCH_END: Site = Site::new("heap/search-end");
 /// The fence after a search for the slabs of a large allocation.
 pub(in crate::heap) const LARGE_END: Site = Site::new("heap/large-end");
-/// The insertion into a word of a set that has other indices, after the load of that word.
-pub(in crate::heap) const INSERT_BESIDE: Site = Site::new("heap/insert-beside");
 /// The store of a span in a cursor.
 pub(in crate::heap) const STORE_SPAN: Site = Site::new("heap/store-span");
 /// The store of the entry of a slab of a new run.
@@ -72,8 +70,7 @@ pub const SITES: [&str; 16] = [
 ];
 
 /// The other points at which a stress test can delay a thread.
-pub const POINTS: [&str; 8] = [
-    "heap/insert-beside",
+pub const POINTS: [&str; 7] = [
     "heap/store-span",
     "heap/store-entry",
     "heap/begin-count",

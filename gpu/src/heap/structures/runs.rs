@@ -5,7 +5,7 @@
 //! bitmap             a bit for each block: set while the block is free
 //! count[run]         the number of fully free words of the run
 //! listed             the set of runs that may have free blocks, by class
-//! idle               the set of runs that may be fully free, by class
+//! idle               the set of runs that may be fully free, by their first slabs
 //! ```
 //!
 //! The bitmap alone decides which blocks are free. Everything else is a hint.
@@ -40,12 +40,12 @@
 //! bit is missing, the thread sets the others again.
 
 use crate::heap::layout::HeapLayout;
-use crate::heap::layout::bits::{WORD_BITS, full_word, has};
-use crate::heap::layout::class::{ClassInfo, SizeClass};
+use crate::heap::layout::bits::{WORD_BITS, full_word, has, low_bits, words};
+use crate::heap::layout::class::{ClassInfo, MAX_RUN, SizeClass};
 use crate::heap::layout::entry::Entry;
 use crate::heap::structures::heap_core::Parts;
 use crate::heap::structures::index_set::IndexSet;
-use crate::heap::structures::moves::{Moves, Overview};
+use crate::heap::structures::moves::Overview;
 use crate::heap::structures::orderings::{
     BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, PUBLISH, RELEASE, RETIRE, STORE_ENTRY, SWEEP, TAKE, UNLIST,
 };
@@ -133,7 +133,7 @@ impl Runs<'_> {
     #[inline(always)]
     pub fn idle(&self) -> IndexSet {
         // SAFETY: `from_raw_parts`' promise.
-        unsafe { IndexSet::new(self.parts.idle, self.layout.run_indices()) }
+        unsafe { IndexSet::new(self.parts.idle, self.layout.slabs) }
     }
 
     #[inline(always)]
@@ -144,6 +144,21 @@ impl Runs<'_> {
 
     fn index(&self, run: Run) -> u32 {
         self.layout.run_index(run.class, run.first)
+    }
+
+    /// The word of the list that has the runs of the class at the first slabs.
+    fn index_word(&self, class: SizeClass) -> u32 {
+        self.layout.run_index(class, 0) / WORD_BITS
+    }
+
+    /// The run that starts at a slab, and its entry, if one does. Certain for a thread that owns a
+    /// block of the run (I2).
+    fn run_at(&self, slab: u32) -> Option<(Run, Entry)> {
+        // Relaxed: a thread that owns a block acquired the entry with the claim (I3).
+        let entry = Entry(self.entry(slab).load_relaxed());
+        let class = entry.class().filter(|_| entry.place() == 0)?;
+        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
+        Some((Run { first: slab, class, blocks }, entry))
     }
 
     /// Whether a run of the class starts at this slab. Certain for a thread that owns a block of
@@ -197,11 +212,11 @@ impl Runs<'_> {
         let listed = self.listed().word_of(index).load_relaxed();
         let mut idle = u32::MAX;
         if old | bits == full && old != full {
-            idle = self.idle().word_of(index).load_relaxed();
+            idle = self.idle().word_of(run.first).load_relaxed();
             // Relaxed: a hint (I4).
             self.count(run.first).add_relaxed(1);
         }
-        let (is_listed, is_idle) = (has(listed, index), has(idle, index));
+        let (is_listed, is_idle) = (has(listed, index), has(idle, run.first));
         let is_unfinished = !is_listed || !is_idle || old & bits != 0;
         Released { old, is_unfinished, is_idle: !is_idle }
     }
@@ -210,13 +225,12 @@ impl Runs<'_> {
     #[cold]
     #[inline(never)]
     pub fn finish_release(&self, run: Run, is_idle: bool) {
-        let (index, listed, idle) = (self.index(run), self.listed(), self.idle());
+        let (index, listed) = (self.index(run), self.listed());
         if !listed.contains(index) {
-            insert(listed, index, self.overview().class(run.class));
+            listed.insert_relaxed(index);
         }
         if is_idle {
-            // Searches for other classes and for slabs look at idle runs, too.
-            insert(idle, index, self.overview().common());
+            self.idle().insert_relaxed(run.first);
         }
     }
 
@@ -226,13 +240,10 @@ impl Runs<'_> {
     #[inline(never)]
     pub fn put_back(&self, w: u32, bits: u32, old: u32) {
         let slab = w / self.layout.words_per_slab();
-        // Relaxed: the claim acquired the entry (I2, I3).
-        let entry = Entry(self.entry(slab).load_relaxed());
-        let Some(class) = entry.class() else { return };
-        debug_assert!(entry.place() == 0, "the bits of a later slab are zero (I1)");
-        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-        let (run, w) = (Run { first: slab, class, blocks }, w - self.first_word(slab));
-        self.count_claim(run.first, old, full_word(blocks, w));
+        // The bits of a later slab are zero (I1), and the claim acquired the entry (I2, I3).
+        let Some((run, _)) = self.run_at(slab) else { return };
+        let w = w - self.first_word(slab);
+        self.count_claim(run.first, old, full_word(run.blocks, w));
         let before = self.set_bits(run, w, bits);
         let released = self.count_release(run, w, bits, before);
         if released.is_unfinished {
@@ -274,7 +285,7 @@ impl Runs<'_> {
                         run += info.slabs;
                     }
                     self.listed().insert_bits_relaxed(w, bits);
-                    self.idle().insert_bits_relaxed(w, bits);
+                    self.idle().insert_bits_relaxed(w - self.index_word(class), bits);
                 }
             },
         );
@@ -315,14 +326,8 @@ impl Runs<'_> {
     }
 }
 
-/// Inserts an index. If its word has no other index, a search may miss it, so the insertion is a
-/// move.
-#[inline(never)]
-fn insert(set: IndexSet, index: u32, moves: &Moves) {
-    if !set.insert_beside_relaxed(index) {
-        moves.during(|| set.insert(index));
-    }
-}
+// The slabs of the runs of a word are in 64 bits.
+const _: () = assert!(WORD_BITS - 1 + MAX_RUN.0 <= u64::BITS);
 
 /// Words or counts that are loaded together, so that their round trips overlap.
 const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
@@ -381,16 +386,14 @@ impl Runs<'_> {
             rest &= rest - 1;
         }
         if open != 0 {
-            self.listed().insert_bits(w, open);
+            self.listed().insert_bits_relaxed(w, open);
         }
         open
     }
 
-    /// Returns those of the runs `bits` of word `w` of the idle set that are fully free by their
-    /// counts. Removes the others from the set.
-    pub fn sweep(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
-        let first = w * WORD_BITS - self.layout.run_index(class, 0);
-        let (all, mut free, mut rest) = (info.words(), 0, bits);
+    /// Which of the runs `bits` of word `w` of the idle set are fully free by their counts.
+    pub fn free_by_count(&self, w: u32, bits: u32, is_wanted: impl Fn(Entry) -> bool) -> u32 {
+        let (mut free, mut rest) = (0, bits);
         while rest != 0 {
             let next = [(); AT_ONCE].map(|()| {
                 let bit = rest.trailing_zeros() % WORD_BITS;
@@ -398,112 +401,113 @@ impl Runs<'_> {
                 bit
             });
             // Relaxed: hints.
-            let counts = next.map(|bit| self.count(first + bit).load_relaxed());
+            let counts = next.map(|bit| self.count(w * WORD_BITS + bit).load_relaxed());
             for (bit, count) in next.into_iter().zip(counts) {
-                free |= u32::from(count == all) << bit;
+                let run = if count == 0 { None } else { self.run_at(w * WORD_BITS + bit) };
+                let is_free = run.is_some_and(|(run, entry)| count == words(run.blocks) && is_wanted(entry));
+                free |= u32::from(is_free) << bit;
             }
         }
-        free &= bits;
+        free & bits
+    }
+
+    /// [`free_by_count`](Self::free_by_count). Removes the other runs from the idle set.
+    pub fn sweep(&self, w: u32, bits: u32) -> u32 {
+        let free = self.free_by_count(w, bits, |_| true);
         if free != bits {
-            // A move of `common`: searches for other classes and for slabs look at idle runs, too.
-            self.overview().common().during(|| self.remove_idle(class, info, w, bits & !free));
+            self.overview().common().during(|| self.remove_idle(w, bits & !free));
         }
         free
     }
 
-    /// Removes runs from the idle set, except those that are fully free.
-    fn remove_idle(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) {
-        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+    /// Removes runs from the idle set, but for those that are fully free.
+    fn remove_idle(&self, w: u32, bits: u32) {
         let (mut rest, mut free) = (self.idle().remove_bits(w, bits), 0);
         // ordering: release; pairs with RELEASE, as in `retire` (I6).
         SWEEP.fence_release();
         while rest != 0 {
             let bit = rest.trailing_zeros();
-            free |= u32::from(self.is_free(first + bit, class, info)) << bit;
+            free |= u32::from(self.is_free(w * WORD_BITS + bit)) << bit;
             rest &= rest - 1;
         }
         if free != 0 {
-            self.idle().insert_bits(w, free);
+            self.idle().insert_bits_relaxed(w, free);
         }
     }
 
-    /// Whether all blocks of a run that was removed from the idle set are free. If not, this thread
-    /// has read a word that is not fully free, and the free that makes it fully free marks the run
-    /// idle. A run of another class is idle here if a free marked it late.
-    fn is_free(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
-        self.starts(run, class, info.slabs)
-            && (0..info.words()).all(|w| {
-                let (word, full) = (self.bits(self.first_word(run) + w), full_word(info.blocks, w));
-                // Relaxed: the fence. An OR of no bits has a place in the modification order of the
-                // word.
+    /// Whether a run starts at a slab that was removed from the idle set, and all of its blocks are
+    /// free. If not all are, it has seen a word that is not fully free, and the free that changes
+    /// this marks the run idle.
+    fn is_free(&self, slab: u32) -> bool {
+        self.run_at(slab).is_some_and(|(run, _)| {
+            (0..words(run.blocks)).all(|w| {
+                let (word, full) = (self.bits(self.first_word(slab) + w), full_word(run.blocks, w));
+                // Relaxed: the fence. An OR of no bits has a place among all changes of the word.
                 word.load_relaxed() == full || word.or_relaxed(0) == full
             })
+        })
     }
 
-    /// Claims all blocks of those of the runs `bits` of word `w` of the idle set that are fully
-    /// free. Returns these runs. The caller then owns their slabs, which have the entry of free
-    /// slabs. To be called during a move that all searches read: one of
+    /// Takes all blocks of the runs `bits` of word `w` of the idle set, if they are fully free.
+    /// Returns the slabs that are then the caller's, from the first one of the word on, with the
+    /// entry of free slabs. To be called during a move that all searches read: one of
     /// [`common`](Overview::common).
-    pub fn retire(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> u32 {
-        let first = w * WORD_BITS - self.layout.run_index(class, 0);
+    pub fn retire(&self, w: u32, bits: u32) -> u64 {
         let (mut rest, mut taken) = (self.idle().remove_bits(w, bits), 0);
         // ordering: release; pairs with RELEASE: a thread that makes a word fully free after the
         // looks below sees the idle set without the run, and inserts it (I6).
         TAKE.fence_release();
         while rest != 0 {
-            let bit = rest & rest.wrapping_neg();
-            let run = first + bit.trailing_zeros();
-            if self.take(run, class, info) {
-                taken |= bit;
-                for slab in run..run + info.slabs {
+            let bit = rest.trailing_zeros();
+            let first = w * WORD_BITS + bit;
+            if let Some((run, entry)) = self.take(first) {
+                taken |= u64::from(low_bits(entry.slabs())) << bit;
+                for slab in first..first + entry.slabs() {
                     FREE_ENTRY.delay();
                     // Relaxed: the insertion into the free set releases it.
                     self.entry(slab).store_relaxed(Entry::FREE.0);
                 }
+                let index = self.index(run);
+                self.listed().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
             }
-            rest ^= bit;
-        }
-        if taken != 0 {
-            self.listed().remove_bits(w, taken);
+            rest &= rest - 1;
         }
         taken
     }
 
-    /// Claims all blocks of a run that was idle if it is fully free, otherwise none.
-    fn take(&self, run: u32, class: SizeClass, info: &ClassInfo) -> bool {
-        let (all, first) = (info.words(), self.first_word(run));
+    /// Takes all blocks of the run at a slab that was idle, if it is fully free. All or none.
+    fn take(&self, slab: u32) -> Option<(Run, Entry)> {
+        let (run, entry) = self.run_at(slab)?;
+        let (all, first) = (words(run.blocks), self.first_word(slab));
         // Relaxed, as the next one: the bits decide.
-        if !self.starts(run, class, info.slabs) {
-            return false;
-        }
-        if self.count(run).cas_relaxed(all, 0).is_err() {
-            if self.is_free(run, class, info) {
-                self.idle().insert(self.layout.run_index(class, run));
+        if self.count(slab).cas_relaxed(all, 0).is_err() {
+            if self.is_free(slab) {
+                self.idle().insert_relaxed(slab);
             }
-            return false;
+            return None;
         }
         let (mut taken, mut old) = (0, 0);
         while taken < all {
             RETIRE.delay();
             old = self.claim(first + taken, u32::MAX);
-            if old != full_word(info.blocks, taken) {
+            if old != full_word(run.blocks, taken) {
                 break;
             }
             taken += 1;
         }
         // Certain now (I2), if there is a block.
-        if taken == all && self.starts(run, class, info.slabs) {
-            return true;
+        if taken == all && self.entry(slab).load_relaxed() == entry.0 {
+            return Some((run, entry));
         }
-        self.count(run).add_relaxed(all);
+        self.count(slab).add_relaxed(all);
         if taken < all && old != 0 {
             self.put_back(first + taken, old, old);
         }
         for w in 0..taken {
-            let full = full_word(info.blocks, w);
+            let full = full_word(run.blocks, w);
             self.put_back(first + w, full, full);
         }
-        false
+        None
     }
 }
 

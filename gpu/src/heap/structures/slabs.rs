@@ -7,7 +7,7 @@
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
 use crate::heap::structures::index_set::IndexSet;
-use crate::heap::structures::moves::{Before, Moves};
+use crate::heap::structures::moves::Moves;
 use crate::heap::structures::orderings::CLAIM_SLABS;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
@@ -42,14 +42,10 @@ pub(in crate::heap) struct FreeSlabs<'a> {
 }
 
 impl FreeSlabs<'_> {
-    /// Inserts slabs that the caller owns.
-    pub fn insert(&self, slabs: Slabs) {
-        self.moves.during(|| self.insert_moving(slabs));
-    }
-
-    /// [`insert`](Self::insert) during a move of the caller.
+    /// Inserts slabs that the caller owns. Slabs that others could have claimed before, too, are
+    /// inserted during a move.
     #[inline(never)]
-    fn insert_moving(&self, slabs: Slabs) {
+    pub fn insert(&self, slabs: Slabs) {
         let (mut slab, end) = (slabs.first, slabs.first + slabs.len);
         while slab < end {
             self.set.insert_bits(slab >> WORD_LOG2, low_bits(end - slab) << (slab % WORD_BITS));
@@ -67,10 +63,10 @@ impl FreeSlabs<'_> {
         }
     }
 
-    /// Whether [`claim`](Self::claim) would find slabs.
-    pub fn has(&self, unit: u32, before: &mut Before) -> bool {
+    /// Whether a claim of `unit` slabs may find some, as far as the levels of the set show.
+    pub fn has(&self, unit: u32) -> bool {
         let mut from = 0;
-        while let Some(slab) = self.set.next(from, self.slabs, self.moves, before) {
+        while let Some(slab) = self.set.next(from, self.slabs) {
             let w = slab >> WORD_LOG2;
             if first_run(self.set.word(w).load_relaxed(), unit).is_some() {
                 return true;
@@ -80,9 +76,23 @@ impl FreeSlabs<'_> {
         false
     }
 
+    /// Whether level 0 of the set has `unit` slabs in a row. All lanes of the group take part.
+    pub fn scan(&self, group: Group, unit: u32) -> bool {
+        let mut from = 0;
+        while let Some(slab) = self.set.scan(group, from, self.slabs) {
+            let w = (slab >> WORD_LOG2) + group.rank();
+            let word = if w < self.set.len() { self.set.word(w).load_relaxed() } else { 0 };
+            if !group.all(first_run(word, unit).is_none()) {
+                return true;
+            }
+            from = ((slab >> WORD_LOG2) + group.count()) * WORD_BITS;
+        }
+        false
+    }
+
     /// Whether there seems to be a free slab.
     pub fn has_any(&self) -> bool {
-        self.set.next(0, self.slabs, self.moves, &mut Before::default()).is_some()
+        self.set.next(0, self.slabs).is_some()
     }
 
     /// Claims consecutive slabs by all lanes of a group: a multiple of `unit`, at most `most`, the
@@ -91,11 +101,10 @@ impl FreeSlabs<'_> {
     /// a whole word.
     #[inline(never)]
     pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
-        let mut ignored = self.moves.search();
         let (mut attempts, mut looks) = (0, 0);
         let least = if is_picky { most.min(WORD_BITS) / unit * unit } else { unit };
         for (mut from, to) in [(from, self.slabs), (0, from)] {
-            while let Some(slab) = self.set.next_of(group, from, to, self.moves, &mut ignored) {
+            while let Some(slab) = self.set.next_of(group, from, to) {
                 // Each lane looks at a word.
                 let w = (slab >> WORD_LOG2) + group.rank();
                 let word = if w < self.set.len() { self.set.word(w).load_relaxed() } else { 0 };
@@ -123,7 +132,7 @@ impl FreeSlabs<'_> {
                 // Other threads took some of these slabs: looks at the words again.
                 attempts += 1;
                 if found.is_empty() || attempts >= ATTEMPTS {
-                    self.set.settle(w, self.moves);
+                    self.set.settle(w);
                     from = ((slab >> WORD_LOG2) + group.count()) * WORD_BITS;
                 }
             }
@@ -177,20 +186,18 @@ impl FreeSlabs<'_> {
             }
             let rest = len % unit;
             if rest > 0 {
-                self.insert_moving(Slabs { first: w * WORD_BITS + len - rest, len: rest });
+                self.insert(Slabs { first: w * WORD_BITS + len - rest, len: rest });
             }
             Slabs { first: w * WORD_BITS, len: len - rest }
         })
     }
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from
-    /// slab `from` to the end, then those from slab 0. The search may clear bits of upper levels,
-    /// which is a move. If it then fails, the caller repeats it; the repeated search finds no more
-    /// bits to clear.
+    /// slab `from` to the end, then those from slab 0. Finds none only if level 0 of the set has
+    /// none.
     #[inline(never)]
     pub fn claim_aligned(&self, from: u32, len: u32, step: u32) -> Slabs {
-        let mut ignored = self.moves.search();
-        for (from, to) in [(from, self.slabs), (0, from)] {
+        for (from, to, is_exact) in [(from, self.slabs, false), (0, from, false), (0, self.slabs, true)] {
             let mut first = from.next_multiple_of(step);
             // Every turn goes on to a later slab.
             while first < to && first + len <= self.slabs {
@@ -203,8 +210,10 @@ impl FreeSlabs<'_> {
                     Some(first + got + 1)
                 } else if there > 0 {
                     Some(first + there + 1)
+                } else if is_exact {
+                    self.set.first(first + 1, to)
                 } else {
-                    self.set.next(first + 1, to, self.moves, &mut ignored)
+                    self.set.next(first + 1, to)
                 };
                 let Some(next) = next else { break };
                 first = next.next_multiple_of(step);
@@ -245,7 +254,7 @@ impl FreeSlabs<'_> {
                 if got != 0 {
                     self.set.insert_bits(w, got);
                 }
-                self.insert_moving(Slabs { first, len: slab - first });
+                self.insert(Slabs { first, len: slab - first });
                 return slab - first + run_at(got, bit);
             }
             slab = (slab | (WORD_BITS - 1)) + 1;

@@ -68,7 +68,7 @@ impl OwnedHeap {
     /// Whether a run is listed, and whether it is idle.
     pub fn hints(&self, class: SizeClass, run: u32) -> (bool, bool) {
         let (runs, index) = (self.core().runs(), self.layout.run_index(class, run));
-        (runs.listed().contains(index), runs.idle().contains(index))
+        (runs.listed().contains(index), runs.idle().contains(run))
     }
 
     pub fn is_free_slab(&self, slab: u32) -> bool {

@@ -208,12 +208,12 @@ fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() 
 fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
     for mask in MASKS {
         let owned = one_run();
-        let (runs, index) = (owned.core().runs(), owned.layout.run_index(SMALL, RUN));
+        let runs = owned.core().runs();
         for w in 0..8 {
             runs.count_claim(RUN, runs.claim(runs.first_word(RUN) + w, u32::MAX), u32::MAX);
         }
         // The run is listed, and the search removes it from the list.
-        runs.idle().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
+        runs.idle().remove_bits(RUN / WORD_BITS, 1 << (RUN % WORD_BITS));
         let order = order(&owned);
         let search = |owned: &OwnedHeap, group| owned.core().search(group, true, SMALL, 0, false);
         let done = on_ordered_lanes(Some(&order), mask, Coords::SOLE, |group| search(&owned, group));

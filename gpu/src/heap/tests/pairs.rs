@@ -169,9 +169,9 @@ const OPERATIONS: [Operation; 13] = [
         }
     }),
     ("lower", |state| {
-        let idle = state.owned.core().runs().idle();
+        state.owned.core().runs().idle().settle(FIRST / WORD_BITS);
         let w = state.owned.layout.run_index(CLASS, FIRST) / WORD_BITS;
-        state.owned.core().overview().common().during(|| idle.lower(0, w));
+        state.owned.core().runs().listed().settle(w);
     }),
 ];
 

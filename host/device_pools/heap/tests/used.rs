@@ -112,10 +112,15 @@ impl Heap {
         self.offsets.free + 4 * u64::from(slab / 32)
     }
 
-    /// The word of a run in a set of runs: `idle` or `listed`.
-    pub(super) fn run_at(&self, set: u64, class: SizeClass, slab: u32) -> u64 {
+    /// The word of a run in the list.
+    pub(super) fn listed_at(&self, class: SizeClass, slab: u32) -> u64 {
         let words = self.layout.slabs.div_ceil(32);
-        set + 4 * u64::from(class.0 * words + slab / 32)
+        self.offsets.listed + 4 * u64::from(class.0 * words + slab / 32)
+    }
+
+    /// The word of a run in the idle set.
+    pub(super) fn idle_at(&self, slab: u32) -> u64 {
+        self.offsets.idle + 4 * u64::from(slab / 32)
     }
 
     pub(super) fn cursor_at(&self, class: SizeClass, shard: u32) -> u64 {

@@ -99,10 +99,9 @@ impl<V: Visitor> Walk<'_, V> {
     fn sets(&mut self) {
         let runs = self.heap.runs();
         self.set(self.heap.free_slabs().set, None, 0);
+        self.set(runs.idle(), None, 0);
         for class in (0..self.heap.layout.classes).map(SizeClass) {
-            for set in [runs.listed(), runs.idle()] {
-                self.set(set, Some(class), self.heap.layout.run_index(class, 0) / WORD_BITS);
-            }
+            self.set(runs.listed(), Some(class), self.heap.layout.run_index(class, 0) / WORD_BITS);
         }
         for set in [self.heap.free_slabs().set, runs.listed(), runs.idle()] {
             if let Some((level, word)) = set.unraised() {

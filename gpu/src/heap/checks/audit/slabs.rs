@@ -143,7 +143,7 @@ impl<V: Visitor> Walk<'_, V> {
         let defects = [
             (count != free_words, Defect::Count { bits: free_words, count }),
             (run.free > 0 && !runs.listed().contains(index), Defect::NotListed),
-            (run.live == 0 && !runs.idle().contains(index), Defect::NotIdle),
+            (run.live == 0 && !runs.idle().contains(slab), Defect::NotIdle),
         ];
         for (_, found) in defects.into_iter().filter(|(is_found, _)| *is_found) {
             self.tell(Some(slab), Some(class), found);

@@ -93,9 +93,7 @@ fn idle_runs_whose_count_is_late_are_not_hidden() {
         owned
     };
     is_never_hidden(&SEARCHES, made, |owned| {
-        let index = owned.layout.run_index(CLASS, 40);
-        let info = owned.core().class(CLASS);
-        owned.core().runs().sweep(CLASS, info, index / WORD_BITS, 1 << (index % WORD_BITS));
+        owned.core().runs().sweep(40 / WORD_BITS, 1 << (40 % WORD_BITS));
     });
 }
 

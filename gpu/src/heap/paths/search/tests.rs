@@ -140,11 +140,11 @@ fn a_search_goes_on_behind_the_words_that_its_lanes_looked_at() {
 fn a_search_does_not_look_at_the_runs_of_the_next_class() {
     let owned = heap(256, 1);
     let next = SizeClass(LARGE.0 + 1);
-    owned.add_run(next, 0);
+    owned.add_run_with(next, 0, &[0]);
     owned.add_run_with(LARGE, 255, &[0]);
     assert_eq!(search(&owned, LANES, LARGE), [Some((255, 0)), None, None]);
     assert_eq!(search(&owned, LANES, LARGE), [None; 3]);
-    assert_eq!(owned.hints(next, 0), (true, true));
+    assert!(owned.hints(next, 0).0);
 }
 
 #[test]
@@ -170,35 +170,35 @@ fn free_slabs_or_idle_runs_make_a_run() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     let idle = owned.core().runs().idle();
-    let first = owned.layout.run_index(LARGE, 0);
-    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
-    let has = || [LARGE, PAIR].map(|class| owned.core().has_any_run(owned.core().class(class)));
+    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(w, u32::MAX), u32::MAX));
+    let has = || [LARGE, PAIR].map(|class| owned.core().has_run(Group::alone(), owned.core().class(class)));
     assert_eq!(has(), [false, false]);
     owned.core().free_slabs().set.insert(9);
     assert_eq!(has(), [true, false]);
     owned.core().free_slabs().set.remove_bits(0, 1 << 9);
-    idle.insert(first + 40);
+    idle.insert(40);
     assert_eq!(has(), [true, true]);
 }
 
 #[test]
 fn idle_runs_of_the_own_class_are_no_other_runs() {
     let owned = heap(64, 1);
-    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let (idle, layout) = (owned.core().runs().idle(), owned.layout);
-    let first = layout.run_index(LARGE, 0);
-    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(first / 32 + w, u32::MAX), u32::MAX));
+    let other = SizeClass(LARGE.0 - 1);
+    (0..64).for_each(|run| owned.add_run_with(if run == 50 { other } else { LARGE }, run, &[]));
+    let idle = owned.core().runs().idle();
+    [0, 1].into_iter().for_each(|w| assert_eq!(idle.remove_bits(w, u32::MAX), u32::MAX));
     let has = || owned.core().has_other_run(LARGE, owned.core().class(LARGE));
     assert!(!has());
     owned.core().free_slabs().set.insert(9);
     assert!(has());
     owned.core().free_slabs().set.remove_bits(0, 1 << 9);
-    let others = [LARGE.0 - 1, LARGE.0, LARGE.0 + 1].map(|class| [0, 63].map(|run| (SizeClass(class), run)));
-    for (class, run) in others.into_iter().flatten() {
-        let index = layout.run_index(class, run);
-        idle.insert(index);
-        assert_eq!(has(), class != LARGE, "{class:?} {run}");
-        idle.remove_bits(index / 32, 1 << (index % 32));
+    // Seven runs of the class before the other one are passed over, but not eight.
+    for own in 0..=8 {
+        assert_eq!(has(), false, "{own} idle runs of the class");
+        idle.insert(50);
+        assert_eq!(has(), own < 8, "{own} idle runs of the class");
+        idle.remove_bits(1, 1 << (50 - 32));
+        idle.insert(own);
     }
 }
 
@@ -213,8 +213,7 @@ fn with_idle(class: SizeClass, runs: &[u32]) -> OwnedHeap {
     runs.iter().for_each(|run| owned.add_run(class, *run));
     for slab in free_slabs(&owned) {
         owned.add_run_with(LARGE, slab, &[]);
-        let index = owned.layout.run_index(LARGE, slab);
-        owned.core().runs().idle().remove_bits(index / 32, 1 << (index % 32));
+        owned.core().runs().idle().remove_bits(slab / 32, 1 << (slab % 32));
     }
     owned
 }
@@ -233,7 +232,7 @@ fn idle_runs_are_retired_from_a_place_on_until_there_are_enough_slabs() {
         (43, 99, &[2, 9, 12, 40, 41, 42]),
     ] {
         let owned = with_idle(SMALL, &runs);
-        assert!(owned.core().retire_idle(owned.layout.run_index(SMALL, start), least));
+        assert!(owned.core().retire_idle(start, least));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs from {start}");
         let idle: Vec<_> = runs.into_iter().filter(|run| owned.hints(SMALL, *run).1).collect();
         assert!(idle.into_iter().eq(runs.into_iter().filter(|run| !expected.contains(run))));
@@ -247,8 +246,7 @@ fn the_slabs_of_retired_runs_are_counted() {
         [(1, &[4, 5][..]), (3, &[4, 5, 30, 31]), (4, &[4, 5, 30, 31]), (5, &[4, 5, 30, 31, 38, 39])]
     {
         let owned = with_idle(PAIR, &[4, 30, 38, 50]);
-        let start = owned.layout.run_index(PAIR, 0);
-        assert!(owned.core().retire_idle(start, least));
+        assert!(owned.core().retire_idle(0, least));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs");
     }
 }
@@ -257,25 +255,23 @@ fn the_slabs_of_retired_runs_are_counted() {
 fn nothing_is_retired_where_no_run_is_fully_free() {
     let owned = with_idle(SMALL, &[]);
     assert!(!owned.core().retire_idle(0, 8));
-    let index = owned.layout.run_index(LARGE, 20);
-    owned.core().runs().idle().insert(index);
+    owned.core().runs().idle().insert(20);
     assert!(!owned.core().retire_idle(0, 8));
-    assert!(!owned.core().runs().idle().contains(index));
+    assert!(!owned.core().runs().idle().contains(20));
 }
 
 #[test]
 fn idle_runs_behind_those_that_suffice_are_not_looked_at() {
     let owned = with_idle(SMALL, &[2]);
     // Not fully free, but marked.
-    let index = owned.layout.run_index(LARGE, 50);
-    owned.core().runs().idle().insert(index);
-    assert!(owned.core().retire_idle(owned.layout.run_index(SMALL, 0), 1));
-    assert!(owned.core().runs().idle().contains(index));
+    owned.core().runs().idle().insert(50);
+    assert!(owned.core().retire_idle(0, 1));
+    assert!(owned.core().runs().idle().contains(50));
 }
 
 #[test]
 fn one_word_of_idle_runs_is_retired_that_depends_on_the_salt() {
-    // The first quarter of the classes has the small one.
+    // A quarter of the salts is slab 31, the last of its word.
     for (salt, least, expected) in
         [(0, 1, &[2][..]), (0, 9, &[2, 3]), (u32::MAX / 4, 1, &[40, 41]), (u32::MAX, 1, &[2])]
     {

@@ -133,8 +133,7 @@ fn a_group_searches_if_its_cursor_is_dry_and_there_are_no_runs() {
         owned.core().free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
     }
     for run in [10, 11, 12] {
-        let index = owned.layout.run_index(SMALL, run);
-        owned.core().runs().idle().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
+        owned.core().runs().idle().remove_bits(run / WORD_BITS, 1 << (run % WORD_BITS));
     }
     assert_eq!(step(&owned, span(&owned, 40).dry()), ("search", 40));
     // In the first turn whether there are runs or not.

@@ -128,11 +128,9 @@ fn with_live_run(has_hints: bool) -> OwnedHeap {
     let owned = heap(256, 1);
     owned.add_run_with(SMALL, 3, &[]);
     if !has_hints {
-        let index = owned.layout.run_index(SMALL, 3);
-        let runs = owned.core().runs();
-        [runs.listed(), runs.idle()]
-            .into_iter()
-            .for_each(|set| _ = set.remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS)));
+        let (index, runs) = (owned.layout.run_index(SMALL, 3), owned.core().runs());
+        runs.listed().remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS));
+        runs.idle().remove_bits(0, 1 << 3);
     }
     owned
 }

@@ -15,7 +15,7 @@ fn word(owned: &OwnedHeap, class: SizeClass) -> u32 {
 
 /// Marks a run idle although it is not fully free.
 fn mark_idle(heap: &HeapCore, run: u32) {
-    heap.runs().idle().insert(heap.layout.run_index(SMALL, run));
+    heap.runs().idle().insert(run);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_run_of_another_class_is_unlisted() {
 #[test]
 fn a_sweep_removes_the_runs_that_are_not_fully_free() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
+    let runs = owned.core().runs();
     owned.add_run(SMALL, 1);
     for run in [0, 2, 3, 7] {
         owned.add_run_with(SMALL, run, &[7]);
@@ -77,23 +77,29 @@ fn a_sweep_removes_the_runs_that_are_not_fully_free() {
     owned.add_run(SMALL, 6);
     runs.count(6).sub_relaxed(1);
     let count = moves_of(owned.core().overview().common(), || {
-        assert_eq!(runs.sweep(SMALL, info, w, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6), 1 << 1);
-        assert_eq!(runs.sweep(SMALL, info, w, 1 << 1), 1 << 1);
+        assert_eq!(runs.sweep(0, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 6), 1 << 1);
+        assert_eq!(runs.sweep(0, 1 << 1), 1 << 1);
     });
     assert_eq!(count, 1);
     let idle = |run| owned.hints(SMALL, run).1;
     assert_eq!([0, 1, 2, 3, 6, 7].map(idle), [true, true, false, false, true, true]);
+    // Marks of slabs without a run, or in a run of several slabs.
+    let pair = SizeClass::of(16 << 10);
+    owned.add_run(pair, 40);
+    [39, 41].into_iter().for_each(|slab| mark_idle(owned.core(), slab));
+    assert_eq!(runs.sweep(1, 0b111 << 7), 1 << 8);
+    assert_eq!([39, 40, 41].map(idle), [false, true, false]);
 }
 
 #[test]
 fn a_retired_run_is_in_no_set_and_has_no_blocks() {
     let owned = heap(256, 1);
     let class = SizeClass::of(16 << 10);
-    let (runs, info, w) = (owned.core().runs(), owned.core().class(class), word(&owned, class));
-    assert_eq!(info.slabs, 2);
+    let runs = owned.core().runs();
+    assert_eq!(owned.core().class(class).slabs, 2);
     [0, 4, 6].into_iter().for_each(|run| owned.add_run(class, run));
     owned.add_run_with(class, 2, &[0]);
-    assert_eq!(runs.retire(class, info, w, 1 | 1 << 2 | 1 << 6), 1 | 1 << 6);
+    assert_eq!(runs.retire(0, 1 | 1 << 2 | 1 << 6), 0b11 | 0b11 << 6);
     let hints = [0, 2, 4, 6].map(|run| owned.hints(class, run));
     assert_eq!(hints, [(false, false), (true, false), (true, true), (false, false)]);
     let entries: Vec<_> = (0..8).map(|slab| Entry(runs.entry(slab).load_relaxed()).is_free()).collect();
@@ -106,10 +112,10 @@ fn a_run_that_lost_a_block_gets_back_all_others() {
     // The count still says that the run is fully free. Some word, or all of it, is allocated.
     for free in [!(1 << 5), 0] {
         let owned = heap(256, 1);
-        let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
+        let runs = owned.core().runs();
         owned.add_run(SMALL, 9);
         runs.claim(runs.first_word(9) + 3, !free);
-        assert_eq!(runs.retire(SMALL, info, w, 1 << 9), 0);
+        assert_eq!(runs.retire(0, 1 << 9), 0);
         let full = u32::MAX;
         assert_eq!(owned.words(SMALL, 9), [full, full, full, free, full, full, full, full]);
         assert_eq!((runs.free_words(9), owned.hints(SMALL, 9).0), (8, true));
@@ -120,10 +126,10 @@ fn a_run_that_lost_a_block_gets_back_all_others() {
 #[test]
 fn a_run_whose_count_is_late_stays_idle() {
     let owned = heap(256, 1);
-    let (runs, info, w) = (owned.core().runs(), owned.core().class(SMALL), word(&owned, SMALL));
+    let runs = owned.core().runs();
     owned.add_run(SMALL, 9);
     runs.count(9).sub_relaxed(1);
-    assert_eq!(runs.retire(SMALL, info, w, 1 << 9), 0);
+    assert_eq!(runs.retire(0, 1 << 9), 0);
     assert_eq!((owned.hints(SMALL, 9), runs.free_words(9)), ((true, true), 7));
     assert!(owned.words(SMALL, 9).iter().all(|word| *word == u32::MAX));
 }

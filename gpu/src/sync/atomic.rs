@@ -232,3 +232,13 @@ atomic! { /// A 32-bit word shared with the host or another device.
 SystemAtomicU32(SystemU32), u32, 4 }
 atomic! { /// A 64-bit word shared with the host or another device.
 SystemAtomicU64(SystemU64), u64, 8 }
+
+/// Reads two words by one instruction. Relaxed, each for itself.
+///
+/// # Safety
+/// `second` is directly behind `first`. On a GPU, the address of `first` is a multiple of 8.
+#[inline(always)]
+pub(crate) unsafe fn load_two_relaxed(first: &AtomicU32, second: &AtomicU32) -> [u32; 2] {
+    // SAFETY: the caller's promise.
+    unsafe { backend::load_two_relaxed(&first.0, &second.0) }
+}

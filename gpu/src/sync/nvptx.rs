@@ -147,6 +147,19 @@ fence! {
     system_fence_seq_cst "fence.sc.sys;";
 }
 
+/// Reads a word and the one behind it.
+#[inline(always)]
+pub unsafe fn load_two_relaxed(first: &GpuU32, _second: &GpuU32) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    // SAFETY: two words of live global memory, one behind the other and aligned to both, by the
+    // caller's promise.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v2.u32 {{{}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, in(reg64) first.0.get(), options(nostack));
+    }
+    [a, b]
+}
+
 macro_rules! unowned {
     ($($int:ty as $wide:ty, $ty:literal, $reg:ident: $peek:ident $poke:ident;)+) => {$(
         #[inline(always)]

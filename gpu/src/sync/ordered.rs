@@ -134,3 +134,9 @@ unowned! {
     u64: peek_u64 poke_u64;
     u8: peek_u8 poke_u8;
 }
+
+/// Reads two words, one after the other.
+#[inline(always)]
+pub unsafe fn load_two_relaxed(first: &GpuU32, second: &GpuU32) -> [u32; 2] {
+    [first.load_relaxed(), second.load_relaxed()]
+}

@@ -69,9 +69,9 @@ pub const LISTED_BESIDE_A_PROOF: Model = model(3, || listed_beside_a_search(true
 /// A search through the levels, which proves nothing: it misses the run.
 pub const LISTED_BESIDE_HINTS: Model = model(3, || listed_beside_a_search(false));
 
-/// A thread makes a run fully free, and has marked it idle, but not yet set the bit above. Another one
-/// takes both blocks and frees them. It sees the mark and returns. A search for another class that
-/// begins then must see the run.
+/// A thread makes a run fully free, and has marked it idle, but not yet set the bit above. Another
+/// one takes both blocks and frees them. It sees the mark and returns. A search for another class
+/// that begins then must see the run.
 pub const IDLE_BESIDE_A_FREE: Model = model(3, || {
     let (heap, [first, second]) = run_in_the_second_word();
     heap.free(first);

@@ -52,11 +52,11 @@ impl HeapCore {
         self.search(Group::alone(), true, class, 0, false).searched()
     }
 
-    /// Probes once, including fully free words.
+    /// Probes once.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
-        match self.probe(Group::alone(), true, class, 0, true) {
-            Probed::Block(address) => Found::Block(address).searched(),
-            Probed::Missed | Probed::NoHole => Searched::Unsure,
+        match self.probe(Group::alone(), true, class, 0) {
+            Probed::Block(address, _) => Found::Block(address).searched(),
+            Probed::Missed | Probed::Empty => Searched::Unsure,
         }
     }
 
@@ -67,14 +67,7 @@ impl HeapCore {
 
     /// Makes a run from free slabs, as a refill does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
-        let info = self.class(class);
-        self.overview().common().during(|| {
-            let slabs = self.free_slabs().claim(Group::alone(), 0, info.slabs, info.slabs, false);
-            if slabs.len > 0 {
-                self.runs().dedicate(slabs.first, 1, class, info);
-            }
-            slabs.len > 0
-        })
+        self.make_run(class, 0)
     }
 
     /// Whether the run of the class at a slab is listed, as a free sees it.
@@ -93,7 +86,7 @@ impl HeapCore {
 
     /// Retires all fully free runs: their slabs become free.
     pub fn retire_all(&self) {
-        self.retire_idle(0, self.layout.slabs);
+        self.retire_idle(Group::alone(), 0, self.layout.slabs, true);
     }
 
     /// Clears the bit above the first word of idle runs, as a group does that found none there.
@@ -103,7 +96,12 @@ impl HeapCore {
 
     /// Claims one slab. Returns whether there was a free one.
     pub fn claim_slab(&self) -> bool {
-        self.free_slabs().claim(Group::alone(), 0, 1, 1, false).len > 0
+        let free = self.free_slabs();
+        let is_claimed = free.claim(Group::alone(), 0, 1, 1, false).len > 0;
+        if is_claimed {
+            free.moves.end();
+        }
+        is_claimed
     }
 
     /// Claims consecutive slabs as a large allocation does, and frees them again.

@@ -11,6 +11,7 @@ use crate::heap::paths::search::Found;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::orderings::{FREE_LARGE, LARGE_END, STORE_LARGE};
 use crate::heap::structures::slabs::Slabs;
+use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
 
@@ -49,7 +50,7 @@ impl HeapCore {
         if slabs.len > 0 {
             return Found::Block(self.make_large(slabs));
         }
-        if self.retire_idle(0, self.layout.slabs) {
+        if self.retire_idle(Group::alone(), 0, self.layout.slabs, true) {
             return Found::Unsure;
         }
         // ordering: acquire; pairs with REMOVE and CLAIM_SLABS, as at the end of a search.

@@ -1,17 +1,16 @@
 //! Probe: one free block for one lane, from a listed run at a pseudo-random place.
 //!
 //! For a heap that is aged or nearly full: free blocks lie singly among others, in most of the runs
-//! of their class. Each lane searches by itself: it reads a word of each of two runs, and takes the
-//! word with more free blocks. With one run only, runs in sparse words of the list would be read
-//! more often than others, and would be full. Lanes of parts of warps that find no block make runs
-//! of free slabs.
+//! of their class. Each lane searches by itself: it reads two words of each of two runs, and takes
+//! a free block of the run with more of them. With one run only, runs in sparse words of the list
+//! would be read more often than others, and would be full. Lanes of parts of warps that find no
+//! block make runs of free slabs.
 //!
-//! Cost: two loads of the list, and some more if both words are zero; a load of a word of each of
-//! two runs; an acquire atomic that claims a bit; a load of the run's entry. One after the other,
-//! each for all lanes of the group at once. At its end a probe unlists at most one run that is
-//! full, as a move of the class: the last one-word run of which it took the last block or saw no
-//! free block. Of the runs with several words in which it saw no free block, it checks one in
-//! eight.
+//! Cost: two loads of the list, and some more if both words are zero; a load of two words of each
+//! of two runs; an acquire atomic that claims a bit; a load of the run's entry. At its end a probe
+//! unlists at most one run that is full, as a move of the class: the last one of up to two words of
+//! which it took the last block or saw no free block. Of the runs with more words in which it saw
+//! no free block, it checks one in sixteen.
 //!
 //! Progress: lock-free, and the number of looks is bounded.
 
@@ -24,140 +23,176 @@ use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
 /// Pairs of runs that a probe looks at.
-const LOOKS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
-/// Attempts to claim a bit of a word that other threads claim, too.
-const CLAIMS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 /// Probes of a lane before its group continues in turns.
-const ROUNDS: u32 = if NATIVE_LAYOUT { 6 } else { 1 };
+const ROUNDS: u32 = if NATIVE_LAYOUT { 3 } else { 1 };
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) enum Probed {
-    /// The address of a block, which is the caller's.
-    Block(u64),
+    /// The address of a block, which is the caller's, and whether all blocks of its word were free.
+    Block(u64, bool),
     /// It found no free block.
     Missed,
-    /// No run of the class is listed, or the free blocks that it saw lie in fully free words.
-    NoHole,
+    /// The list shows no run of the class.
+    Empty,
 }
 
 /// One in this many looks at a run of several words that seems full unlists the run, if it is full.
-const UNLISTS: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
+const UNLISTS: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 
 /// In place of an index: no run.
 const NONE: u32 = u32::MAX;
 
 impl HeapCore {
-    /// Allocates for the lanes that ask, each by its own probes. All lanes of the group take part.
-    /// Returns 0 for no block. Takes blocks of fully free words only if `takes_words`.
-    ///
-    /// After each probe without a block, a lane of a part of a warp makes a run with a probability
-    /// of `1 / blocks`, for runs of `blocks` blocks. So all such lanes together make about as many
-    /// runs as they need. In later rounds the probability is up to four times as large.
+    /// Allocates for the lanes without an address, which have probed once, by more probes and then
+    /// in turns. All lanes of the group take part. Lanes of parts of warps make runs; whole warps
+    /// leave that to their cursor.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::heap) fn alloc_singly(&self, group: Group, class: SizeClass, address: u64) -> u64 {
+        let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
+        let address = self.probe_again(group, class, address, !is_one);
+        if group.all(address != 0) {
+            return address;
+        }
+        let shard = self.shard_of(group, is_one);
+        // They have no tickets: they have not crossed its end.
+        let seen = self.cursor(class, shard).span().passed();
+        self.alloc_in_turns(group, class, shard, seen, address, 0)
+    }
+
+    /// More probes for the lanes without an address. If `grows`, a lane makes a run after each
+    /// probe without a block with a probability of `1 / blocks`, for runs of `blocks` blocks: so
+    /// all such lanes together make about as many runs as they need. In later rounds the
+    /// probability is up to four times as large.
     #[inline(always)]
-    pub(in crate::heap) fn alloc_singly(
-        &self,
-        group: Group,
-        asks: bool,
-        class: SizeClass,
-        takes_words: bool,
-    ) -> u64 {
-        let (mut address, mut asks, mut round) = (0, asks, 0);
+    fn probe_again(&self, group: Group, class: SizeClass, address: u64, grows: bool) -> u64 {
+        let (mut address, mut asks, mut round) = (address, address == 0, 1);
         while round < ROUNDS && !group.all(!asks) {
             let salt = salt(round);
-            match self.probe(group, asks, class, salt, takes_words) {
-                Probed::Block(found) => (address, asks) = (found, false),
-                // No run is listed: only a new run helps.
-                Probed::NoHole => asks &= takes_words && self.free_slabs().has_any(),
-                Probed::Missed => {}
-            }
-            group.sync();
-            if asks && takes_words && scaled(hash(salt), self.class(class).blocks) <= round * 4 / ROUNDS {
+            if asks && grows && scaled(hash(salt), self.class(class).blocks) <= round * 4 / ROUNDS {
                 self.make_run(class, salt);
             }
             group.sync();
+            match self.probe(group, asks, class, salt) {
+                Probed::Block(found, _) => (address, asks) = (found, false),
+                // No run is listed: only a new run helps.
+                Probed::Empty => asks = grows && self.free_slabs().has_any(),
+                Probed::Missed => {}
+            }
             round += 1;
         }
         address
     }
 
-    /// Claims a free block for each lane of the group that asks. Takes blocks of fully free words
-    /// only if `takes_words`: cursors have tickets for such words. All lanes of the group take
-    /// part.
-    ///
-    /// Each look reads a word of each of two runs, and takes the word with more free blocks. So all
-    /// runs have about the same number of free blocks, and few are full. The lanes wait for each
-    /// other before each round trip, so that the round trips of all lanes overlap.
+    /// The shard of the cursors of a group whose lanes ask for one class, or for several.
+    fn shard_of(&self, group: Group, is_one: bool) -> u32 {
+        let shard = self.shard();
+        group.broadcast_32(if is_one { shard } else { self.part_of(shard) })
+    }
+
+    /// Ends the aged state of the leader's cursor, and finds a span for it: lanes that probed, and
+    /// all have blocks, found mostly fully free words.
+    #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn probe(
-        &self,
-        group: Group,
-        asks: bool,
-        class: SizeClass,
-        salt: u32,
-        takes_words: bool,
-    ) -> Probed {
-        let (runs, info) = (self.runs(), self.class(class));
-        let (start, end) =
-            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
-        let (mut probed, mut looks, mut turn, mut full) = (Probed::Missed, asks, 0, NONE);
-        while turn < LOOKS && !group.all(!looks) {
+    pub(in crate::heap) fn end_aged(&self, group: Group, class: SizeClass, address: u64) -> u64 {
+        let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
+        let shard = self.shard_of(group, is_one);
+        let cursor = self.cursor(class, shard);
+        let mut seen = cursor.span().passed();
+        let now = cursor.span();
+        if group.leads() && now.is_aged() && cursor.skip(now, now.left() as u32) {
+            // The group crosses the end, unless another one has.
+            seen = cursor.take(1);
+        }
+        self.alloc_in_turns(group, class, shard, seen, address, 0)
+    }
+
+    /// Claims a free block for each lane that asks. All lanes of the group take part.
+    ///
+    /// Each look reads two words of each of two runs, and takes the two with more free blocks. So
+    /// all runs have about the same number of free blocks, and few are full.
+    ///
+    /// The loop calls no function, and what is rare is done behind it: each value that lives across
+    /// a call costs a store and a load of the thread's stack, where each lane has its own address.
+    #[inline(never)]
+    pub(in crate::heap) fn probe(&self, group: Group, asks: bool, class: SizeClass, salt: u32) -> Probed {
+        let (runs, info) = (self.runs(), *self.class(class));
+        let start = self.layout.run_index(class, 0);
+        let end = self.layout.run_index(SizeClass(class.0 + 1), 0);
+        let pairs = info.words().div_ceil(2);
+        let (mut probed, mut full, mut turn) = (Probed::Missed, NONE, if asks { 0 } else { LOOKS });
+        // The claimed bit, its word, the word as it was, and the run's index.
+        let (mut bit, mut at, mut old, mut index) = (0, 0, 0, start);
+        while turn < LOOKS {
             let salt = mixed(salt.wrapping_add(turn));
             turn += 1;
-            let picked = if looks { runs.listed().pick(start, end, salt) } else { Picked::Missed };
-            group.sync();
-            let (mut run, mut w, mut word) = (0, 0, 0);
-            let mut is_hole = true;
-            if let Picked::Two([one, other]) = picked {
-                let places = [(one, hash(salt)), (other, hash(salt >> 1))];
-                let places = places.map(|(index, hash)| (index - start, scaled(hash, info.words())));
-                // Relaxed: hints.
-                let words = places.map(|(run, w)| runs.bits(runs.first_word(run) + w).load_relaxed());
-                let is_open = |i: usize| takes_words || words[i] != full_word(info.blocks, places[i].1);
-                let free = [0, 1].map(|i| if is_open(i) { words[i].count_ones() } else { 0 });
-                let is_other = free[1] > free[0];
-                ((run, w), word) = if is_other { (places[1], words[1]) } else { (places[0], words[0]) };
-                is_hole = free != [0, 0] || words == [0, 0];
-                let is_sole = info.words() == 1 || (salt >> 12).is_multiple_of(UNLISTS);
-                full = if words == [0, 0] && is_sole { one } else { full };
-            }
-            if picked == Picked::Empty || !is_hole {
-                (probed, looks, word) = (Probed::NoHole, false, 0);
-            }
-            group.sync();
-            let (at, rotation) = (runs.first_word(run) + w, salt >> 7 & (WORD_BITS - 1));
-            let (mut old, mut got, mut claims) = (0, 0, CLAIMS);
-            while !group.all(word == 0) {
-                if word != 0 {
-                    let bit = 1 << ((word.rotate_right(rotation).trailing_zeros() + rotation) % WORD_BITS);
-                    old = runs.claim(at, bit);
-                    got = old & bit;
-                    claims -= 1;
-                    // Other bits, if another thread has claimed this one.
-                    word = if got != 0 || claims == 0 { 0 } else { old };
+            let [one, other] = match runs.listed().pick(start, end, salt) {
+                Picked::Two(two) => two,
+                Picked::Missed(w) => {
+                    full = w * WORD_BITS;
+                    continue;
                 }
-                group.sync();
-            }
-            if got != 0 {
-                if runs.starts(run, class, info.slabs) {
-                    runs.count_claim(run, old, full_word(info.blocks, w));
-                    let address = self.block_address(info, run, w * WORD_BITS + got.trailing_zeros());
-                    (probed, looks) = (Probed::Block(address), false);
-                    // It was the last block of the run.
-                    full = if info.words() == 1 && old == got { start + run } else { full };
-                } else {
-                    runs.put_back(at, got, old);
+                Picked::Empty => {
+                    probed = Probed::Empty;
+                    break;
                 }
+            };
+            let place = |index: u32, hash| runs.first_word(index - start) + 2 * scaled(hash, pairs);
+            let places = [place(one, hash(salt)), place(other, hash(salt >> 1))];
+            let words = places.map(|w| runs.two_words(w));
+            let free = words.map(|two| two[0].count_ones() + two[1].count_ones());
+            let is_other = free[1] > free[0];
+            index = if is_other { other } else { one };
+            let (w, two) = if is_other { (places[1], words[1]) } else { (places[0], words[0]) };
+            let is_second = two[1] != 0 && (two[0] == 0 || salt & 1 == 1);
+            let word;
+            (at, word) = if is_second { (w + 1, two[1]) } else { (w, two[0]) };
+            if word == 0 {
+                let is_sole = pairs == 1 || (salt >> 12).is_multiple_of(UNLISTS);
+                full = if is_sole { index } else { full };
+                continue;
             }
-            group.sync();
+            let rotation = salt >> 7 & (WORD_BITS - 1);
+            let wanted = 1 << ((word.rotate_right(rotation).trailing_zeros() + rotation) % WORD_BITS);
+            old = runs.claim(at, wanted);
+            if old & wanted != 0 {
+                bit = wanted;
+                break;
+            }
         }
-        if full != NONE && has(runs.listed().word_of(full).load_relaxed(), full) {
-            // Unlists the run if it is full.
-            let mut ignored = 0;
-            runs.first_open(class, info, full / WORD_BITS, 1 << (full % WORD_BITS), &mut ignored);
+        group.sync();
+        let run = index - start;
+        if bit != 0 && runs.starts(run, class, info.slabs) {
+            let w = at - runs.first_word(run);
+            runs.count_claim(run, old, full_word(info.blocks, w));
+            let is_whole = old == full_word(info.blocks, w);
+            let block = w * WORD_BITS + bit.trailing_zeros();
+            probed = Probed::Block(self.block_address(&info, run, block), is_whole);
+            // It was the last free block that the lane saw of the run.
+            full = if pairs == 1 && old == bit { index } else { full };
+        } else if bit != 0 {
+            runs.put_back(at, bit, old);
+        }
+        if full != NONE {
+            self.tidy(class, full);
         }
         group.sync();
         probed
+    }
+
+    /// Unlists a run if it is full. Clears the bit above its word of the list if the word is zero.
+    #[cold]
+    #[inline(never)]
+    fn tidy(&self, class: SizeClass, index: u32) {
+        let (listed, w) = (self.runs().listed(), index / WORD_BITS);
+        let word = listed.word(w).load_relaxed();
+        if has(word, index) {
+            self.runs().first_open(class, self.class(class), w, 1 << (index % WORD_BITS), &mut 0);
+        } else if word == 0 {
+            listed.settle(w);
+        }
     }
 }
 

@@ -23,7 +23,6 @@ use crate::heap::structures::slabs::Slabs;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
-use crate::units::WARP_SIZE;
 
 /// Attempts to take slabs of idle runs that other threads take, too.
 const ATTEMPTS: u32 = if NATIVE_LAYOUT { 8 } else { 2 };
@@ -87,34 +86,16 @@ impl HeapCore {
     /// Replaces the span of a cursor. Returns whether there was another one, or the cursor is aged.
     fn replace_span(&self, group: Group, demand: Demand) -> bool {
         let Demand { class, shard, seen, .. } = demand;
-        let (ring, common, info) = (self.ring(class, shard), self.overview().common(), *self.class(class));
+        let (ring, info) = (self.ring(class, shard), *self.class(class));
         let runs = self.runs();
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
-        let is_part = demand.lanes < WARP_SIZE;
-        if is_part && !demand.must && self.is_aged_for_parts(group, class, &info) {
-            if group.leads() {
-                self.cursor(class, shard).restart(seen.aged_for_parts());
-            }
-            return true;
-        }
         let survey = ring.survey(group, &info, seen.slot(), look);
         let mut next = survey.free;
-        if next.is_none() && !is_part && !demand.must && self.is_aged(group, class, &info) {
+        if next.is_none() && !demand.must && self.is_aged(group, class, &info) {
             next = Some(seen.aged());
         }
-        if next.is_none() {
-            // Not a move if a search finds nothing: in a full heap this happens again and again.
-            if !seen.is_dry() || self.has_run(group, &info) {
-                if group.leads() {
-                    common.begin();
-                }
-                // Orders the beginning of the move before each lane hides memory.
-                group.sync();
-                next = self.find_span(group, demand, &info, survey);
-                if group.leads() {
-                    common.end();
-                }
-            }
+        if next.is_none() && (!seen.is_dry() || self.has_run(group, &info)) {
+            next = self.find_span(group, demand, &info, survey);
         }
         if next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
             next = Some(seen.aged());
@@ -159,7 +140,7 @@ impl HeapCore {
             if attempt == 0 && self.has_idle_run(group, demand.class, info) {
                 break;
             }
-            if group.lead_64(|| self.retire_idle(start, most * info.slabs).into()) == 0 {
+            if !self.retire_idle(group, start, most * info.slabs, false) {
                 break;
             }
         }
@@ -184,7 +165,8 @@ impl HeapCore {
         slabs
     }
 
-    /// Makes runs of free slabs that the group claimed, and adds them to the ring.
+    /// Makes runs of free slabs that the group claimed, ends the move of the claim, and adds the
+    /// runs to the ring.
     fn new_span(
         &self,
         group: Group,
@@ -202,6 +184,9 @@ impl HeapCore {
         // Orders the runs that each lane published before the leader stores the span in the cursor
         // and ends the move.
         group.sync();
+        if group.leads() {
+            self.overview().common().end();
+        }
         self.ring(demand.class, demand.shard).add(group, survey, info, slabs.first, runs)
     }
 

@@ -13,9 +13,13 @@ use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::orderings::SEARCH_END;
 use crate::lanes::{Group, select_bit};
+use crate::sync::NATIVE_LAYOUT;
 
 /// The most idle runs that are looked at for one of another class.
 const OTHERS: u32 = 8;
+
+/// The most words of the idle set that a lane sweeps for runs to retire.
+const PASSES: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,15 +191,15 @@ impl HeapCore {
         (total, block.filter(|_| wanting.is_member()))
     }
 
-    /// Whether there are free slabs for a run of the class, or runs that can be made free. All lanes
-    /// of the group take part.
+    /// Whether there are free slabs for a run of the class, or runs that can be made free. All
+    /// lanes of the group take part.
     pub(in crate::heap) fn has_run(&self, group: Group, info: &ClassInfo) -> bool {
         self.runs().idle().scan(group, 0, self.layout.slabs).is_some()
             || self.free_slabs().scan(group, info.slabs)
     }
 
-    /// Whether there seem to be free slabs for a run of the class, or runs of other classes that can
-    /// be made free.
+    /// Whether there seem to be free slabs for a run of the class, or runs of other classes that
+    /// can be made free.
     pub(in crate::heap) fn has_other_run(&self, class: SizeClass, info: &ClassInfo) -> bool {
         let (runs, mut from) = (self.runs(), 0);
         for _ in 0..OTHERS {
@@ -209,32 +213,54 @@ impl HeapCore {
         self.free_slabs().has(info.slabs)
     }
 
-    /// Makes a run of the class of free slabs, if there are any.
-    pub(in crate::heap) fn make_run(&self, class: SizeClass, salt: u32) {
+    /// Makes a run of the class of free slabs. Returns whether there were any.
+    pub(in crate::heap) fn make_run(&self, class: SizeClass, salt: u32) -> bool {
         let (info, free) = (self.class(class), self.free_slabs());
         let from = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
-        self.overview().common().during(|| {
-            let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
-            if slabs.len > 0 {
-                self.runs().dedicate(slabs.first, 1, class, info);
-            }
-        });
+        let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
+        if slabs.len > 0 {
+            self.runs().dedicate(slabs.first, 1, class, info);
+            free.moves.end();
+        }
+        slabs.len > 0
     }
 
-    /// Makes the slabs of fully free runs free, `least` slabs or all that there are, starting at a
-    /// slab. Returns whether there were any.
+    /// Makes the slabs of fully free runs free, about `least` slabs, from slab `start` on. All
+    /// lanes of the group take part, each at other words of the idle set. They look at all words if
+    /// `is_exact`, otherwise at [`PASSES`] words each. Returns whether there were any.
     #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn retire_idle(&self, start: u32, least: u32) -> bool {
-        let mut freed = 0;
-        for (mut from, to) in [(start, self.layout.slabs), (0, start)] {
-            while freed < least {
-                let Some(slab) = self.runs().idle().next(from, to) else { break };
-                freed += self.retire(slab, least - freed);
-                from = (slab / WORD_BITS + 1) * WORD_BITS;
+    pub(in crate::heap) fn retire_idle(&self, group: Group, start: u32, least: u32, is_exact: bool) -> bool {
+        let (idle, slabs) = (self.runs().idle(), self.layout.slabs);
+        let (mut freed, mut passes) = (0, if is_exact { slabs } else { PASSES });
+        let start = start / WORD_BITS * WORD_BITS;
+        let next = |from, to| {
+            if is_exact { idle.scan(group, from, to) } else { idle.next_of(group, from, to) }
+        };
+        for (mut from, to) in [(start, slabs), (0, start)] {
+            while freed < least && passes > 0 {
+                let Some(slab) = next(from, to) else { break };
+                let w = slab / WORD_BITS + group.rank();
+                let free = if w < idle.len() { self.runs().sweep(w, idle.word(w).load_relaxed()) } else { 0 };
+                idle.settle(w);
+                // As if the lanes did this one after the other.
+                let before = freed + group.prefix_sum(self.slabs_of(w, free)).before;
+                freed += group.wrapping_sum(self.retire(w, free, least.saturating_sub(before)));
+                (from, passes) = ((slab / WORD_BITS + group.count()) * WORD_BITS, passes - 1);
             }
         }
         freed > 0
+    }
+
+    /// The slabs of the runs `bits` of word `w` of the idle set.
+    fn slabs_of(&self, w: u32, bits: u32) -> u32 {
+        let (runs, mut rest, mut slabs) = (self.runs(), bits, 0);
+        while rest != 0 {
+            // Relaxed: a hint.
+            slabs += Entry(runs.entry(w * WORD_BITS + rest.trailing_zeros()).load_relaxed()).slabs();
+            rest &= rest - 1;
+        }
+        slabs
     }
 
     /// Retires or sweeps the runs of one word of the idle set that depends on `salt`.
@@ -242,17 +268,16 @@ impl HeapCore {
         let (idle, end) = (self.runs().idle(), self.layout.slabs);
         let middle = scaled(salt, end);
         if let Some(slab) = idle.next(middle, end).or_else(|| idle.next(0, middle)) {
-            self.retire(slab, least);
+            let w = slab / WORD_BITS;
+            let bits = idle.word(w).load_relaxed() >> (slab % WORD_BITS) << (slab % WORD_BITS);
+            self.retire(w, self.runs().sweep(w, bits), least);
         }
     }
 
-    /// Makes the slabs of fully free runs free: of runs in one word of the idle set, from a slab on,
-    /// until there are `least` slabs or no more runs. Removes runs that are not fully free from the
-    /// word. Returns the number of slabs.
-    fn retire(&self, slab: u32, least: u32) -> u32 {
-        let (runs, w) = (self.runs(), slab / WORD_BITS);
-        let bits = runs.idle().word(w).load_relaxed() >> (slab % WORD_BITS) << (slab % WORD_BITS);
-        let (mut rest, mut bits, mut slabs) = (runs.sweep(w, bits), 0, 0);
+    /// Makes the slabs of fully free runs free: of the runs `bits` of word `w` of the idle set,
+    /// until there are `least` slabs or no more runs. Returns the number of slabs.
+    fn retire(&self, w: u32, bits: u32, least: u32) -> u32 {
+        let (runs, mut rest, mut bits, mut slabs) = (self.runs(), bits, 0, 0);
         while rest != 0 && slabs < least {
             // Relaxed: a hint.
             slabs += Entry(runs.entry(w * WORD_BITS + rest.trailing_zeros()).load_relaxed()).slabs();

@@ -2,7 +2,7 @@
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass};
-use crate::heap::layout::scatter::{hash, salt};
+use crate::heap::layout::scatter::{hash, salt, scaled};
 use crate::heap::paths::NAP_NANOS;
 use crate::heap::paths::alloc::{Drawn, Ticket};
 use crate::heap::paths::probe::Probed;
@@ -58,8 +58,8 @@ enum Step {
 
 impl HeapCore {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
-    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. Lanes
-    /// with an aged cursor probe; the others, and those that find nothing, take turns.
+    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. The
+    /// lanes probe if the cursors of all of them are aged, otherwise they take turns.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn alloc_slow(
@@ -71,23 +71,30 @@ impl HeapCore {
         address: u64,
         stale: u32,
     ) -> u64 {
-        let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
-        let probes = PROBES && address == 0 && seen.is_for_probes();
-        let found = if group.all(!probes) { 0 } else { self.alloc_singly(group, probes, class, !is_one) };
-        let address = address | found;
-        // The group that crossed the end of its cursor's span is to replace it. A lane with a stale
-        // claim has no address: its cursor has a span, so it has not probed.
-        debug_assert!(stale == 0 || address == 0);
-        if group.all(address != 0 && !seen.is_crossed_by(WARP_SIZE)) {
-            return address;
+        // A group that crossed the end of its cursor's span is to replace it.
+        let probes = !seen.is_crossed_by(WARP_SIZE) && (address != 0 || seen.is_aged());
+        if !PROBES || !group.all(probes) {
+            return self.alloc_in_turns(group, class, shard, seen, address, stale);
         }
-        self.alloc_in_turns(group, class, shard, seen, address, stale)
+        // A lane with a stale claim has no address: its cursor has a span, so it is not here.
+        debug_assert!(stale == 0);
+        let (mut address, mut is_whole) = (address, false);
+        if let Probed::Block(found, whole) = self.probe(group, address == 0, class, salt(0)) {
+            (address, is_whole) = (found, whole);
+        }
+        if !group.all(address != 0) {
+            return self.alloc_singly(group, class, address);
+        }
+        // Of small groups, one in so many that as many lanes check this.
+        let is_empty = group.ballot(is_whole).count() * 4 >= group.count() * 3;
+        let checks = group.leads() && scaled(hash(salt(1)), WARP_SIZE) < group.count();
+        if is_empty && !group.all(!checks) { self.end_aged(group, class, address) } else { address }
     }
 
     /// Turns of draws, spans and searches, until all lanes have blocks or there are none.
     #[cold]
     #[inline(never)]
-    fn alloc_in_turns(
+    pub(in crate::heap) fn alloc_in_turns(
         &self,
         group: Group,
         class: SizeClass,
@@ -106,12 +113,9 @@ impl HeapCore {
             let missing = peers.members().without(group.ballot(address != 0)).count();
             // Most of the blocks that a warp drew tickets for are live.
             let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
-            let is_useless = seen.is_aged() || seen.is_dry();
-            let is_probed = turn == 0 && seen.is_for_probes();
-            let probes = PROBES && asks && address == 0 && !is_probed && (is_useless || is_occupied);
-            let takes_words = turn >= PATIENCE || peers.count() < WARP_SIZE && seen.is_for_probes();
+            let probes = PROBES && asks && address == 0 && (seen.is_aged() || is_occupied);
             if !group.all(!probes)
-                && let Probed::Block(found) = self.probe(group, probes, class, salt(turn), takes_words)
+                && let Probed::Block(found, _) = self.probe(group, probes, class, salt(turn))
             {
                 address = found;
             }
@@ -152,7 +156,13 @@ impl HeapCore {
                 nap(turn);
             }
             shard = other.unwrap_or(shard);
-            let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
+            let mut searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
+            if PROBES && !group.all(!searches) {
+                if let Probed::Block(found, _) = self.probe(group, searches, class, salt(turn)) {
+                    address = found;
+                }
+                searches &= address == 0;
+            }
             if !group.all(!searches) {
                 let salt = thread::index_1d().wrapping_add(turn);
                 match self.search(group, searches, class, salt, turn >= PATIENCE) {

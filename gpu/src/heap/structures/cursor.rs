@@ -14,8 +14,8 @@
 //! (`paths/alloc.rs`) it refills instead: it swaps in a span with all of its tickets (`restart`).
 //!
 //! A cursor is *aged* if it has tickets but no runs (`aged`): then lanes probe for single blocks.
-//! The group that crosses the end of these tickets checks whether a span is better. A cursor that a
-//! part of a warp made aged is mostly also dry, so that groups do not wait for this check.
+//! The group that crosses the end of these tickets checks whether a span is better. The cursor is
+//! then also dry, so that no group waits for this check.
 //!
 //! A ticket is a hint: a block belongs to the thread that clears its bit in the bitmap, and an
 //! unused ticket loses no block. A number beyond the span is no ticket.
@@ -47,9 +47,10 @@ pub(in crate::heap) const SLOT_BITS: u32 = 5;
 const PASSED: u64 = 1 << 62;
 const DRY: u64 = 1 << 63;
 
-/// Tickets of an aged cursor. More than its lanes take in some kernels, because each end costs
-/// time.
-const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 14 } else { 2 };
+/// Tickets of an aged cursor. More than its lanes take in hundreds of kernels, because one group
+/// that looks for a span delays the end of a kernel. Lanes that find fully free words end the aged
+/// state earlier (`end_aged` in `paths/probe.rs`).
+const AGED_TICKETS: i32 = if NATIVE_LAYOUT { 1 << 20 } else { 2 };
 
 const _: () = assert!(MAX_BLOCKS as u64 == BIAS && MAX_RUNS == (1 << RUN_BITS) - 1);
 const _: () = assert!(PASSED == 1 << (SLOT_SHIFT + SLOT_BITS) && DRY == PASSED << 1);
@@ -93,14 +94,10 @@ impl Span {
     }
 
     /// No span: lanes are to use single free blocks of the class before free slabs. Its tickets are
-    /// for no block. The group that crosses their end decides again.
+    /// for no block. The group that crosses their end decides again. Dry, so that others do not
+    /// wait for it.
     pub(in crate::heap) const fn aged(self) -> Self {
-        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS)
-    }
-
-    /// [`aged`](Self::aged) by a part of a warp: also dry, so that groups do not wait at its end.
-    pub(in crate::heap) const fn aged_for_parts(self) -> Self {
-        self.aged().dry()
+        Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS).dry()
     }
 
     /// This span, marked so that no group crosses its end. Only in copies, never in memory.
@@ -154,13 +151,6 @@ impl Span {
     #[inline(always)]
     pub(in crate::heap) const fn is_aged(self) -> bool {
         self.runs() == 0 && self.left() > 0
-    }
-
-    /// Whether lanes with tickets are to probe first: the cursor is aged, or is dry and has no
-    /// span. The latter also holds for a group that crosses the end of an aged and dry cursor.
-    #[inline(always)]
-    pub(in crate::heap) const fn is_for_probes(self) -> bool {
-        self.runs() == 0 && (self.left() > 0 || self.is_dry())
     }
 
     /// Whether the last search for another span found none.

@@ -58,7 +58,8 @@ pub struct Parts {
     pub entries: *const AtomicU32,
     /// For each slab, the count of the run that starts there: `layout.slabs` words.
     pub counts: *const AtomicU32,
-    /// The bitmap of free blocks: `layout.block_words()` words.
+    /// The bitmap of free blocks: `layout.block_words()` words. On a GPU, its address is a multiple
+    /// of 8.
     pub bitmap: *const AtomicU32,
     /// The set of free slabs: `layout.slab_set_words()` words. Slabs without memory are not in it.
     pub free: *const AtomicU32,

@@ -12,11 +12,11 @@
 //!   above: a thread that makes a word nonzero sets that bit next, and a thread that clears that
 //!   bit reads the word once more.
 //!
-//! Two kinds of searches: [`next`](IndexSet::next) goes through the levels, and finds an index soon.
-//! It clears set bits above zero words, so that later searches do not descend to zero words. It may
-//! miss an index that is being inserted, or that is in a word with such an index, even if the
-//! insertion happened before the search. [`scan`](IndexSet::scan) reads level 0, so it sees every
-//! index that was inserted, or seen in the set, before the search. Lock-free.
+//! Two kinds of searches: [`next`](IndexSet::next) goes through the levels, and finds an index
+//! soon. It clears set bits above zero words, so that later searches do not descend to zero words.
+//! It may miss an index that is being inserted, or that is in a word with such an index, even if
+//! the insertion happened before the search. [`scan`](IndexSet::scan) reads level 0, so it sees
+//! every index that was inserted, or seen in the set, before the search. Lock-free.
 
 use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, has, low_bits};
 use crate::heap::layout::scatter::{hash, scaled};
@@ -85,12 +85,6 @@ impl IndexSet {
     #[inline(always)]
     pub fn contains(&self, i: u32) -> bool {
         has(self.word_of(i).load_relaxed(), i)
-    }
-
-    /// Inserts an index.
-    #[cfg(all(test, not(loom)))]
-    pub fn insert(&self, i: u32) {
-        self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
     }
 
     /// Inserts an index. A thread that removes it must then read what the index stands for by
@@ -170,9 +164,9 @@ impl IndexSet {
 pub(in crate::heap) enum Picked {
     /// Two indices, which may be the same.
     Two([u32; 2]),
-    /// Another thread removed the index.
-    Missed,
-    /// There is no index.
+    /// The levels above showed this word, which has no index.
+    Missed(u32),
+    /// The levels above show no index near there.
     Empty,
 }
 
@@ -209,10 +203,11 @@ impl IndexSet {
 
     /// Two pseudo-random indices in `start..end`, of two pseudo-random words. The two may be the
     /// same. `start` and `end` are the first indices of words. Skips zero words by means of the two
-    /// levels above. May clear the bit above a zero word, like [`next`](Self::next).
+    /// levels above, as far as these show words near the first one. Calls no function: see
+    /// `paths/probe.rs`.
     ///
     /// Cost: two loads at once. If both words are zero: up to three loads more, one after the
-    /// other, and again two at once; and a search where these levels show no index.
+    /// other, and again two at once.
     #[inline(always)]
     pub fn pick(&self, start: u32, end: u32, salt: u32) -> Picked {
         let (first, last) = (start >> WORD_LOG2, end >> WORD_LOG2);
@@ -231,21 +226,20 @@ impl IndexSet {
         if word == 0 && second.1 > 0 {
             let (u, last_above) = (v >> WORD_LOG2, ((last - 1) >> WORD_LOG2) + 1);
             let nonzero = self.at(second.0 + u).load_relaxed() & within(u, first >> WORD_LOG2, last_above);
-            if nonzero != 0 {
-                v = any_of(nonzero, u, salt >> 5);
-                word = load(v);
+            if nonzero == 0 {
+                return Picked::Empty;
             }
+            v = any_of(nonzero, u, salt >> 5);
+            word = load(v);
         }
         if word == 0 {
-            let next = self.next_around(words[0] * WORD_BITS, start, end);
-            return next.map_or(Picked::Empty, |index| Picked::Two([index, index]));
+            return if second.1 > 0 { Picked::Missed((v << WORD_LOG2).max(first)) } else { Picked::Empty };
         }
         let words = [any_of(word, v, salt >> 3), any_of(word, v, salt >> 12)];
         if let Some(two) = self.two_of(words, salt) {
             return Picked::Two(two);
         }
-        self.settle(words[0]);
-        Picked::Missed
+        Picked::Missed(words[0])
     }
 
     /// A pseudo-random index of each of two words of level 0, or two of one word if the other is
@@ -258,12 +252,6 @@ impl IndexSet {
         }
         let ((v, a), (w, b)) = (if one.1 == 0 { other } else { one }, if other.1 == 0 { one } else { other });
         Some([any_of(a, v, salt), any_of(b, w, salt >> 6)])
-    }
-
-    /// The first index in `from..end`, or else in `start..from`.
-    #[inline(never)]
-    fn next_around(&self, from: u32, start: u32, end: u32) -> Option<u32> {
-        self.next(from, end).or_else(|| self.next(start, from))
     }
 
     /// [`next`](Self::next) by the leader of a group, for all lanes.
@@ -309,17 +297,21 @@ impl IndexSet {
         None
     }
 
-    /// Clears the bit of word `w` of level 0 in the level above if the word is zero. Lanes do this
-    /// at once for the words that they look at, so that later searches do not descend to them one
-    /// after the other.
+    /// Clears the bit of word `w` of level 0 in the level above if the word is zero, and so on for
+    /// the word above. Lanes do this at once for the words that they look at, so that later
+    /// searches do not descend to them one after the other.
     pub fn settle(&self, w: u32) {
-        let (above, above_len) = self.level(1);
-        if w >= self.len() || above_len == 0 || self.word(w).load_relaxed() != 0 {
-            return;
-        }
-        // Relaxed: hints, as the word above.
-        if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 1 {
-            self.lower(0, w);
+        let (mut level, mut w) = (0, w);
+        loop {
+            let ((start, len), (above, above_len)) = (self.level(level), self.level(level + 1));
+            // Relaxed, as the word above: hints.
+            if w >= len || above_len == 0 || self.at(start + w).load_relaxed() != 0 {
+                return;
+            }
+            if self.at(above + (w >> WORD_LOG2)).load_relaxed() >> (w % WORD_BITS) & 1 == 1 {
+                self.lower(level, w);
+            }
+            (level, w) = (level + 1, w >> WORD_LOG2);
         }
     }
 
@@ -367,6 +359,13 @@ mod tests {
     use crate::test_lanes::{ForLanes, on_lanes};
     use std::collections::BTreeSet;
     use std::vec::Vec;
+
+    impl IndexSet {
+        /// Inserts an index.
+        pub(in crate::heap) fn insert(&self, i: u32) {
+            self.insert_bits(i >> WORD_LOG2, 1 << (i % WORD_BITS));
+        }
+    }
 
     fn words(indices: u32) -> Vec<AtomicU32> {
         (0..total_words(indices)).map(|_| AtomicU32::new(0)).collect()
@@ -448,12 +447,13 @@ mod tests {
         assert_eq!(above(), 1 << 2);
         set.remove_bits(2, 1 << 13);
         [2, 2].into_iter().for_each(|w| set.settle(w));
-        assert_eq!(above(), 0);
+        // The word above is zero now, too.
+        assert_eq!((above(), words[132].load_relaxed()), (0, 0b10));
         assert_eq!(words[129].load_relaxed(), 1 << 2);
         set.remove_bits(34, 1 << 23);
         set.settle(35);
         // Each search lowers one level, unless it starts in the word.
-        for above in [(0, 0b11), (0, 0b01), (0, 0b01)] {
+        for above in [(0, 0b10), (0, 0), (0, 0)] {
             assert_eq!(set.next(0, 1 << 12), None);
             assert_eq!((words[129].load_relaxed(), words[132].load_relaxed()), above);
         }

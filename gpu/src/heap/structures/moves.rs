@@ -104,8 +104,6 @@ impl Default for Moves {
 pub struct Overview {
     /// A hint: the slab, modulo the number of slabs, from which the next large allocation searches.
     large_start: AtomicU32,
-    /// A hint: the used share of the heap when a group last measured it.
-    load: AtomicU32,
     /// The bytes of the last failed allocation.
     last_failed: AtomicU64,
     /// Moves of free slabs, of idle runs, and of bits in the upper levels of the sets.
@@ -122,7 +120,6 @@ impl Overview {
     pub fn new() -> Self {
         Overview {
             large_start: AtomicU32::new(0),
-            load: AtomicU32::new(0),
             last_failed: AtomicU64::new(0),
             common: Moves::new(),
             classes: core::array::from_fn(|_| Moves::new()),
@@ -140,10 +137,6 @@ impl Overview {
 
     pub(in crate::heap) fn large_start(&self) -> &AtomicU32 {
         &self.large_start
-    }
-
-    pub(in crate::heap) fn load(&self) -> &AtomicU32 {
-        &self.load
     }
 
     #[inline(always)]

@@ -49,7 +49,7 @@ use crate::heap::structures::moves::Overview;
 use crate::heap::structures::orderings::{
     BEGIN_COUNT, CLAIM, FREE_ENTRY, LIST, PUBLISH, RELEASE, RETIRE, STORE_ENTRY, SWEEP, TAKE, UNLIST,
 };
-use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use crate::sync::{AtomicU32, NATIVE_LAYOUT, load_two_relaxed};
 use core::array::from_fn;
 use core::ops::BitOr;
 
@@ -116,6 +116,14 @@ impl Runs<'_> {
         let word = unsafe { self.parts.bitmap.add(w as usize) };
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*word }
+    }
+
+    /// Words `w` and `w + 1` of the bitmap, for an even `w`. Relaxed: hints.
+    #[inline(always)]
+    pub fn two_words(&self, w: u32) -> [u32; 2] {
+        debug_assert!(w.is_multiple_of(2));
+        // SAFETY: neighbours in a bitmap that is aligned to 8 bytes, by `from_raw_parts`' promise.
+        unsafe { load_two_relaxed(self.bits(w), self.bits(w + 1)) }
     }
 
     /// The first word of the bitmap of a run.

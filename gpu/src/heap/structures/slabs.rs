@@ -99,6 +99,9 @@ impl FreeSlabs<'_> {
     /// first ones found from slab `from` on, then from slab 0 on. Up to a word's number of slabs
     /// lie in one word. If `is_picky`, it reads only a few words, and accepts only `most` slabs or
     /// a whole word.
+    ///
+    /// If it claims slabs, it has begun a move, which the caller ends when searches find the memory
+    /// again.
     #[inline(never)]
     pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
         let (mut attempts, mut looks) = (0, 0);
@@ -112,7 +115,11 @@ impl FreeSlabs<'_> {
                 let found = group.ballot(bit.is_some());
                 let mut claimed = Slabs::NONE;
                 if let (Some(bit), true) = (bit, group.lane() == found.leader()) {
+                    self.moves.begin();
                     claimed = self.claim_from(w, word, bit, unit, most);
+                    if claimed.len == 0 {
+                        self.moves.end();
+                    }
                 }
                 if !found.is_empty() {
                     let packed = u64::from(claimed.first) << 32 | u64::from(claimed.len);
@@ -161,35 +168,33 @@ impl FreeSlabs<'_> {
         }
     }
 
-    /// Claims slabs of several words, from the start of word `w` on.
+    /// Claims slabs of several words, from the start of word `w` on. To be called during a move.
     fn claim_words(&self, w: u32, unit: u32, most: u32) -> Slabs {
         let most = most.min((self.set.len() - w) * WORD_BITS);
-        self.moves.during(|| {
-            let (mut len, mut is_whole) = (0, true);
-            while is_whole && len < most {
-                let (first, mut got) = (w + len / WORD_BITS, [0; AT_ONCE as usize]);
-                let (start, batch) = (len, (most - len).min(AT_ONCE * WORD_BITS));
-                let words = batch.div_ceil(WORD_BITS);
-                // All of them before the first result is needed: their round trips overlap.
-                for (i, got) in (0..words).zip(&mut got) {
-                    *got = self.set.remove_bits(first + i, low_bits(batch - i * WORD_BITS));
-                }
-                for (i, got) in (0..words).zip(got) {
-                    let joined = if len == start + i * WORD_BITS { run_at(got, 0) } else { 0 };
-                    let surplus = got & !low_bits(joined);
-                    if surplus != 0 {
-                        self.set.insert_bits(first + i, surplus);
-                    }
-                    len += joined;
-                }
-                is_whole = len == start + batch;
+        let (mut len, mut is_whole) = (0, true);
+        while is_whole && len < most {
+            let (first, mut got) = (w + len / WORD_BITS, [0; AT_ONCE as usize]);
+            let (start, batch) = (len, (most - len).min(AT_ONCE * WORD_BITS));
+            let words = batch.div_ceil(WORD_BITS);
+            // All of them before the first result is needed: their round trips overlap.
+            for (i, got) in (0..words).zip(&mut got) {
+                *got = self.set.remove_bits(first + i, low_bits(batch - i * WORD_BITS));
             }
-            let rest = len % unit;
-            if rest > 0 {
-                self.insert(Slabs { first: w * WORD_BITS + len - rest, len: rest });
+            for (i, got) in (0..words).zip(got) {
+                let joined = if len == start + i * WORD_BITS { run_at(got, 0) } else { 0 };
+                let surplus = got & !low_bits(joined);
+                if surplus != 0 {
+                    self.set.insert_bits(first + i, surplus);
+                }
+                len += joined;
             }
-            Slabs { first: w * WORD_BITS, len: len - rest }
-        })
+            is_whole = len == start + batch;
+        }
+        let rest = len % unit;
+        if rest > 0 {
+            self.insert(Slabs { first: w * WORD_BITS + len - rest, len: rest });
+        }
+        Slabs { first: w * WORD_BITS, len: len - rest }
     }
 
     /// Claims `len` consecutive free slabs that start at a multiple of `step`: the first ones from

@@ -94,10 +94,10 @@ fn the_parts_of_an_allocation_and_a_free_have_the_same_order() {
         let owned = one_run();
         owned.core().cursor(SMALL, 0).take(5);
         if !has_hints {
-            let (index, runs) = (owned.layout.run_index(SMALL, RUN), owned.core().runs());
-            [runs.listed(), runs.idle()]
-                .into_iter()
-                .for_each(|set| _ = set.remove_bits(index / WORD_BITS, 1 << (index % WORD_BITS)));
+            let runs = owned.core().runs();
+            for (set, i) in [(runs.listed(), owned.layout.run_index(SMALL, RUN)), (runs.idle(), RUN)] {
+                set.remove_bits(i / WORD_BITS, 1 << (i % WORD_BITS));
+            }
         }
         check(&owned, mask, |order| {
             for _ in 0..3 {

@@ -157,7 +157,7 @@ const OPERATIONS: [Operation; 13] = [
     ("search", |state| state.search(CLASS)),
     ("search for another class", |state| state.search(OTHER)),
     ("search, or make a run", |state| state.search_by(CLASS, true)),
-    ("retire", |state| _ = state.owned.core().retire_idle(0, 64)),
+    ("retire", |state| _ = state.owned.core().retire_idle(Group::alone(), 0, 64, true)),
     ("claim by stale tickets", |state| {
         let runs = state.owned.core().runs();
         let w = runs.first_word(FIRST);

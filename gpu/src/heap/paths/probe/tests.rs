@@ -15,9 +15,9 @@ const SMALL: SizeClass = SizeClass::of(64);
 const LARGE: SizeClass = SizeClass::of(4096);
 
 /// The run and the number of the block that a probe claims.
-fn probe(owned: &OwnedHeap, class: SizeClass, salt: u32, takes_words: bool) -> Result<(u32, u32), Probed> {
-    match owned.core().probe(Group::alone(), true, class, salt, takes_words) {
-        Probed::Block(address) => Ok(owned.block_at(class, address)),
+fn probe(owned: &OwnedHeap, class: SizeClass, salt: u32) -> Result<(u32, u32), Probed> {
+    match owned.core().probe(Group::alone(), true, class, salt) {
+        Probed::Block(address, _) => Ok(owned.block_at(class, address)),
         other => Err(other),
     }
 }
@@ -28,7 +28,7 @@ fn a_probe_claims_one_free_block_of_a_run() {
         let owned = heap(256, 1);
         owned.add_run_with(SMALL, 77, &[block]);
         // Half of the places that it looks at are in the other half of the run.
-        let salt = (0..20).find(|salt| probe(&owned, SMALL, *salt, false) == Ok((77, block)));
+        let salt = (0..20).find(|salt| probe(&owned, SMALL, *salt) == Ok((77, block)));
         assert!(salt.is_some(), "block {block}");
         assert_eq!((owned.free_blocks(SMALL, 77).len(), owned.core().runs().free_words(77)), (0, 0));
     }
@@ -40,7 +40,7 @@ fn lanes_claim_blocks_of_all_runs_and_words() {
     let free: Vec<u32> = (0..256).filter(|block| block % 4 == 1).collect();
     (0..250).for_each(|run| owned.add_run_with(SMALL, run, &free));
     let got: BTreeSet<(u32, u32)> =
-        (0..2000).map(|salt| probe(&owned, SMALL, salt, false).expect("a block")).collect();
+        (0..2000).map(|salt| probe(&owned, SMALL, salt).expect("a block")).collect();
     assert_eq!(got.len(), 2000, "each block has one owner");
     let count = |is: &dyn Fn(&(u32, u32)) -> bool| got.iter().filter(|block| is(block)).count();
     assert!((0..250).all(|run| count(&|block| block.0 == run) > 0), "each run");
@@ -54,19 +54,34 @@ fn lanes_that_meet_in_a_word_claim_different_blocks() {
         .map(|salt| {
             let owned = heap(256, 1);
             owned.add_run_with(SMALL, 77, &(1..32).collect::<Vec<_>>());
-            (0..20).find_map(|turn| probe(&owned, SMALL, 1000 * salt + turn, false).ok()).expect("a block").1
+            (0..20).find_map(|turn| probe(&owned, SMALL, 1000 * salt + turn).ok()).expect("a block").1
         })
         .collect();
     assert!(firsts.len() > 20, "{} different blocks of 31", firsts.len());
 }
 
 #[test]
-fn fully_free_words_are_left_to_cursors_unless_nothing_else_is_free() {
+fn a_probe_reports_whether_its_word_was_fully_free() {
+    for (blocks, expected) in [(32, true), (31, false)] {
+        let owned = heap(256, 1);
+        owned.add_run_with(SMALL, 7, &Vec::from_iter(64..64 + blocks));
+        let is_whole = (0..20).find_map(|salt| match owned.core().probe(Group::alone(), true, SMALL, salt) {
+            Probed::Block(_, is_whole) => Some(is_whole),
+            _ => None,
+        });
+        assert_eq!(is_whole, Some(expected), "{blocks} blocks");
+    }
+}
+
+#[test]
+fn a_lane_that_does_not_ask_claims_nothing() {
     let owned = heap(256, 1);
-    owned.add_run(SMALL, 7);
-    assert_eq!(probe(&owned, SMALL, 1, false), Err(Probed::NoHole));
-    assert_eq!(probe(&owned, SMALL, 1, true).map(|(run, _)| run), Ok(7));
-    assert_eq!(owned.core().runs().free_words(7), 7);
+    owned.add_run_with(SMALL, 7, &[5]);
+    let done = owned.on_lanes(0b111, Coords::SOLE, |owned, group| {
+        let probe = |salt| owned.core().probe(group, group.rank() == 1, SMALL, salt);
+        (0..20).map(probe).filter(|probed| matches!(probed, Probed::Block(..))).count()
+    });
+    assert_eq!(done.results, [0, 1, 0]);
 }
 
 #[test]
@@ -74,7 +89,7 @@ fn full_runs_are_unlisted() {
     let owned = heap(256, 1);
     [3, 90, 200].into_iter().for_each(|run| owned.add_run_with(LARGE, run, &[]));
     // Each probe that sees a full run of one word unlists one.
-    assert!((0..100).any(|salt| probe(&owned, LARGE, salt, true) == Err(Probed::NoHole)));
+    assert!((0..100).any(|salt| probe(&owned, LARGE, salt) == Err(Probed::Empty)));
     assert!([3, 90, 200].iter().all(|run| !owned.hints(LARGE, *run).0));
     // A free lists its run again.
     // SAFETY: no thread uses the block.
@@ -84,7 +99,7 @@ fn full_runs_are_unlisted() {
                 .unwrap(),
         )
     };
-    assert_eq!(probe(&owned, LARGE, 0, false), Ok((90, 2)));
+    assert_eq!(probe(&owned, LARGE, 0), Ok((90, 2)));
 }
 
 #[test]
@@ -92,7 +107,7 @@ fn a_probe_that_finds_no_block_where_it_looks_may_be_repeated() {
     let owned = heap(256, 1);
     // One block in the last word of each run, and more runs than a probe looks at.
     (0..200).for_each(|run| owned.add_run_with(SMALL, run, &[255]));
-    let results: Vec<_> = (0..40).map(|salt| probe(&owned, SMALL, salt, false)).collect();
+    let results: Vec<_> = (0..40).map(|salt| probe(&owned, SMALL, salt)).collect();
     assert!(results.iter().all(|result| result.is_ok() || *result == Err(Probed::Missed)));
     assert!((0..200).all(|run| owned.free_blocks(SMALL, run).is_empty() || owned.hints(SMALL, run).0));
 }
@@ -103,7 +118,7 @@ fn a_block_of_another_class_is_put_back() {
     owned.add_run_with(LARGE, 5, &[1, 2]);
     // Listed for the wrong class, as by a free that was late.
     owned.core().runs().listed().insert(owned.layout.run_index(SMALL, 5));
-    assert!(probe(&owned, SMALL, 0, true).is_err());
+    assert!(probe(&owned, SMALL, 0).is_err());
     assert_eq!(owned.free_blocks(LARGE, 5), [1, 2]);
 }
 
@@ -137,10 +152,28 @@ fn an_aged_cursor_of_whole_warps_gets_a_span_if_there_are_no_holes() {
     assert!(!cursor.span().is_aged() && cursor.span().runs() > 0);
 }
 
-/// Allocates by single probes for the lanes of a mask. Returns the runs of the blocks.
-fn singly(owned: &OwnedHeap, mask: u32, class: SizeClass, takes_words: bool) -> Vec<Option<u32>> {
+#[test]
+fn a_warp_that_finds_fully_free_words_gives_up_its_aged_cursor() {
+    // Three of four words are fully free in most runs, then in none.
+    for (fully_free, is_aged) in [(250, false), (0, true)] {
+        let owned = heap(256, 1);
+        (0..fully_free).for_each(|run| owned.add_run(SMALL, run));
+        (fully_free..250)
+            .for_each(|run| owned.add_run_with(SMALL, run, &Vec::from_iter((1..256).step_by(2))));
+        let cursor = owned.core().cursor(SMALL, 0);
+        cursor.restart(cursor.span().aged());
+        let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, _: Group| {
+            owned.heap.alloc(Layout::from_size_align(64, 1).unwrap()).is_some()
+        });
+        assert!(done.results.iter().all(|is_block| *is_block));
+        assert_eq!(cursor.span().is_aged(), is_aged);
+    }
+}
+
+/// Repeats probes for the lanes of a mask. Returns the runs of the blocks.
+fn probe_again(owned: &OwnedHeap, mask: u32, class: SizeClass, grows: bool) -> Vec<Option<u32>> {
     let done = owned.on_lanes(mask, Coords::SOLE, |owned, group| {
-        let address = owned.core().alloc_singly(group, true, class, takes_words);
+        let address = owned.core().probe_again(group, class, 0, grows);
         (address != 0).then(|| owned.block_at(class, address).0)
     });
     done.results
@@ -150,16 +183,16 @@ fn singly(owned: &OwnedHeap, mask: u32, class: SizeClass, takes_words: bool) -> 
 fn lanes_that_find_no_block_make_as_many_runs_as_they_need() {
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let runs = singly(&owned, u32::MAX, LARGE, true);
+    let runs = probe_again(&owned, u32::MAX, LARGE, true);
     assert!(runs.iter().flatten().all(|run| *run >= 100), "{runs:?}");
     // Eight for 32 lanes, but a lane makes one with a probability.
     let made = (100..256).filter(|slab| !owned.is_free_slab(*slab)).count();
     let served = runs.iter().flatten().count();
-    assert!(served >= 16 && (served.div_ceil(4)..=32).contains(&made), "{served} blocks, {made} runs");
+    assert!(served >= 16 && (served.div_ceil(4)..=48).contains(&made), "{served} blocks, {made} runs");
     // Whole warps leave it to their cursor.
     let owned = heap(256, 1);
     (0..100).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    assert!(singly(&owned, u32::MAX, LARGE, false).iter().all(Option::is_none));
+    assert!(probe_again(&owned, u32::MAX, LARGE, false).iter().all(Option::is_none));
     assert!((100..256).all(|slab| owned.is_free_slab(slab)));
 }
 
@@ -167,9 +200,9 @@ fn lanes_that_find_no_block_make_as_many_runs_as_they_need() {
 fn lanes_without_a_free_slab_give_up_soon() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
-    let alloc = || interrupted(|_| (), || owned.core().alloc_singly(Group::alone(), true, LARGE, true));
+    let alloc = || interrupted(|_| (), || owned.core().probe_again(Group::alone(), LARGE, 0, true));
     // Each probe unlists a run.
-    assert!((0..20).all(|_| alloc().result == 0));
+    assert!((0..60).all(|_| alloc().result == 0));
     let last = alloc();
     assert_eq!(last.result, 0);
     // No run is listed any more.
@@ -184,7 +217,7 @@ fn a_probe_prefers_the_run_with_more_free_blocks() {
         let most: Vec<u32> = (0..256).filter(|block| block % 4 != 0).collect();
         (0..128).for_each(|run| owned.add_run_with(SMALL, run, &[5, 37, 69, 101, 133, 165, 197, 229]));
         (128..256).for_each(|run| owned.add_run_with(SMALL, run, &most));
-        emptier += u32::from(probe(&owned, SMALL, salt, true).expect("a block").0 >= 128);
+        emptier += u32::from(probe(&owned, SMALL, salt).expect("a block").0 >= 128);
     }
     // Three of four pairs have one.
     assert!((130..175).contains(&emptier), "{emptier} of 200");
@@ -197,7 +230,7 @@ fn a_probe_that_loses_a_block_claims_another_one_of_the_word() {
         let owned = heap(256, 1);
         owned.add_run_with(LARGE, 5, &[1, 2]);
         let take = || _ = owned.core().runs().claim(owned.core().runs().first_word(5), 0b10);
-        let (found, was_there) = interrupted_at(at, take, || probe(&owned, LARGE, 7, true));
+        let (found, was_there) = interrupted_at(at, take, || probe(&owned, LARGE, 7));
         lost += u32::from(found == Ok((5, 2)));
         assert!(matches!(found, Ok((5, 1 | 2))), "{found:?} before operation {at}");
         if !was_there {
@@ -212,7 +245,7 @@ fn the_last_block_of_a_run_of_one_word_unlists_it() {
     let owned = heap(256, 1);
     owned.add_run_with(LARGE, 5, &[1, 2]);
     for is_listed in [true, false] {
-        assert!(probe(&owned, LARGE, 3, true).is_ok());
+        assert!(probe(&owned, LARGE, 3).is_ok());
         assert_eq!(owned.hints(LARGE, 5).0, is_listed);
     }
 }

@@ -1,7 +1,6 @@
 //! The memory that a group finds for its cursor.
 
 use super::*;
-use crate::heap::paths::aged::SHARE;
 use crate::heap::tests::heap::{OwnedHeap, heap, moves_of};
 use crate::machine::Coords;
 use std::vec::Vec;
@@ -274,84 +273,15 @@ fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
 #[test]
 fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
     let every = |step: u32| -> Vec<u32> { (0..256).step_by(step as usize).collect() };
-    // A quarter of the heap is free, then a sixteenth, then nothing.
-    assert_eq!([64, 16, 0].map(|free| is_aged(free, &every(4), 32, false)), [false, true, true]);
-    // With few free blocks only if no slab is free; the sample of words is pseudo-random.
-    assert_eq!([16, 0].map(|free| is_aged(free, &every(16), 32, false)), [false, true]);
-    assert!(!is_aged(16, &[], 32, false));
-    // Not after probes that found nothing while there are free slabs.
-    assert!(!is_aged(16, &every(4), 32, true) && is_aged(0, &every(4), 32, true));
-}
-
-#[test]
-fn a_cursor_of_parts_of_warps_is_aged_if_most_of_the_heap_is_used() {
-    let first = |blocks: u32| Vec::from_iter(0..blocks);
-    // Fully free words count, too. A sample finds none of a quarter of free blocks once in 10^8.
-    let is_aged_with = |free: u32, blocks: u32, must: bool| {
-        let owned = aged_heap(free, &first(blocks));
-        owned.core().overview().load().store_relaxed(((256 - free) * (256 - blocks) * SHARE) >> 16);
-        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-            owned.core().replace_span(group, Demand { must, ..demand(SMALL, 31) })
-        });
-        let span = owned.core().cursor(SMALL, 0).span();
-        span.is_aged() && span.is_dry() && span.is_for_probes()
-    };
-    assert!([(0, 64), (16, 64), (0, 80)].iter().all(|(free, blocks)| is_aged_with(*free, *blocks, false)));
-    assert!(
-        ![(0, 128), (128, 64), (256, 0)].iter().any(|(free, blocks)| is_aged_with(*free, *blocks, false))
-    );
-    // Not if no block is free, nor after probes that found nothing.
-    assert!(!is_aged_with(0, 0, false) && !is_aged_with(0, 64, true));
-}
-
-#[test]
-fn one_group_of_some_measures_the_load_which_falls_slowly() {
-    let known_after = |blocks: u32, known: u32, calls: u32| {
-        let owned = aged_heap(0, &Vec::from_iter(0..blocks));
-        owned.core().overview().load().store_relaxed(known);
-        for _ in 0..calls {
-            owned.core().is_aged_for_parts(Group::alone(), SMALL, owned.core().class(SMALL));
-        }
-        owned.core().overview().load().load_relaxed()
-    };
-    let measured = (0..200).filter(|_| known_after(0, 1, 1) == SHARE).count();
-    assert!((1..80).contains(&measured), "{measured} of 200");
-    assert_eq!(known_after(0, 1, 300), SHARE);
-    assert!((0..100).all(|_| known_after(256, SHARE, 1) >= SHARE - SHARE / 32));
-    assert_eq!(known_after(256, SHARE, 2000), 0);
-}
-
-#[test]
-fn a_heap_that_is_empty_again_gives_up_its_aged_cursors() {
-    let owned = aged_heap(0, &Vec::from_iter(0..256));
-    owned.core().overview().load().store_relaxed(SHARE);
-    let cursor = owned.core().cursor(SMALL, 0);
-    // Each call stands for the end of the tickets of an aged cursor: some 190 of them.
-    let crossed = (0..2000).take_while(|_| {
-        cursor.restart(Span::UNUSED.aged_for_parts());
-        let seen = cursor.span();
-        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
-            owned.core().replace_span(group, Demand { seen, ..demand(SMALL, 31) })
-        });
-        cursor.span().is_aged()
-    });
-    let crossed = crossed.count();
-    assert!((20..1000).contains(&crossed), "{crossed}");
-}
-
-#[test]
-fn the_load_is_the_used_share_of_all_slabs() {
-    let load = |free: u32, blocks: u32| {
-        let owned = aged_heap(free, &Vec::from_iter(0..blocks));
-        owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| owned.core().load(group)).results[0]
-    };
-    assert_eq!([load(0, 0), load(0, 256)], [SHARE, 0]);
-    for (free, blocks, used) in [(0, 64, 96), (0, 128, 64), (64, 64, 72), (128, 0, 64)] {
-        let found = load(free, blocks);
-        assert!(
-            found.abs_diff(used) <= 32,
-            "{found} of {SHARE} with {free} free slabs, {blocks} free blocks"
-        );
+    for lanes in [1, 31, 32] {
+        // A quarter of the heap is free, then a sixteenth, a thirty-second, and nothing.
+        let aged = [64, 16, 8, 0].map(|free| is_aged(free, &every(4), lanes, false));
+        assert_eq!(aged, [false, false, true, true]);
+        // With few free blocks only if no slab is free; the sample of words is pseudo-random.
+        assert_eq!([8, 0].map(|free| is_aged(free, &every(16), lanes, false)), [false, true]);
+        assert!(!is_aged(8, &[], lanes, false));
+        // Not after probes that found nothing while there are free slabs.
+        assert!(!is_aged(8, &every(4), lanes, true) && is_aged(0, &every(4), lanes, true));
     }
 }
 

@@ -68,7 +68,7 @@ fn is_never_hidden(searches: &[(&str, Search)], made: fn() -> OwnedHeap, operate
 #[test]
 fn retired_runs_are_not_hidden() {
     is_never_hidden(&SEARCHES, with_run, |owned| {
-        owned.core().retire_idle(0, 1);
+        owned.core().retire_idle(Group::alone(), 0, 1, true);
     });
 }
 
@@ -81,7 +81,7 @@ fn runs_that_are_not_retired_are_not_hidden() {
         owned
     };
     is_never_hidden(&SEARCHES[..1], made, |owned| {
-        owned.core().retire_idle(0, 1);
+        owned.core().retire_idle(Group::alone(), 0, 1, true);
     });
 }
 

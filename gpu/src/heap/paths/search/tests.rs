@@ -194,7 +194,7 @@ fn idle_runs_of_the_own_class_are_no_other_runs() {
     owned.core().free_slabs().set.remove_bits(0, 1 << 9);
     // Seven runs of the class before the other one are passed over, but not eight.
     for own in 0..=8 {
-        assert_eq!(has(), false, "{own} idle runs of the class");
+        assert!(!has(), "{own} idle runs of the class");
         idle.insert(50);
         assert_eq!(has(), own < 8, "{own} idle runs of the class");
         idle.remove_bits(1, 1 << (50 - 32));
@@ -225,14 +225,15 @@ fn idle_runs_are_retired_from_a_place_on_until_there_are_enough_slabs() {
         (0, 1, &[2][..]),
         (0, 3, &[2, 9, 12]),
         (0, 5, &[2, 9, 12, 40, 41]),
-        (5, 2, &[9, 12]),
-        (10, 3, &[12, 40, 41]),
-        (10, 5, &[2, 12, 40, 41, 42]),
-        (43, 1, &[2]),
+        // From the word of the place on.
+        (31, 2, &[2, 9]),
+        (32, 3, &[40, 41, 42]),
+        (32, 5, &[2, 9, 40, 41, 42]),
+        (43, 1, &[40]),
         (43, 99, &[2, 9, 12, 40, 41, 42]),
     ] {
         let owned = with_idle(SMALL, &runs);
-        assert!(owned.core().retire_idle(start, least));
+        assert!(owned.core().retire_idle(Group::alone(), start, least, true));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs from {start}");
         let idle: Vec<_> = runs.into_iter().filter(|run| owned.hints(SMALL, *run).1).collect();
         assert!(idle.into_iter().eq(runs.into_iter().filter(|run| !expected.contains(run))));
@@ -246,7 +247,7 @@ fn the_slabs_of_retired_runs_are_counted() {
         [(1, &[4, 5][..]), (3, &[4, 5, 30, 31]), (4, &[4, 5, 30, 31]), (5, &[4, 5, 30, 31, 38, 39])]
     {
         let owned = with_idle(PAIR, &[4, 30, 38, 50]);
-        assert!(owned.core().retire_idle(0, least));
+        assert!(owned.core().retire_idle(Group::alone(), 0, least, true));
         assert_eq!(free_slabs(&owned), expected, "{least} slabs");
     }
 }
@@ -254,9 +255,9 @@ fn the_slabs_of_retired_runs_are_counted() {
 #[test]
 fn nothing_is_retired_where_no_run_is_fully_free() {
     let owned = with_idle(SMALL, &[]);
-    assert!(!owned.core().retire_idle(0, 8));
+    assert!(!owned.core().retire_idle(Group::alone(), 0, 8, true));
     owned.core().runs().idle().insert(20);
-    assert!(!owned.core().retire_idle(0, 8));
+    assert!(!owned.core().retire_idle(Group::alone(), 0, 8, true));
     assert!(!owned.core().runs().idle().contains(20));
 }
 
@@ -265,7 +266,7 @@ fn idle_runs_behind_those_that_suffice_are_not_looked_at() {
     let owned = with_idle(SMALL, &[2]);
     // Not fully free, but marked.
     owned.core().runs().idle().insert(50);
-    assert!(owned.core().retire_idle(0, 1));
+    assert!(owned.core().retire_idle(Group::alone(), 0, 1, true));
     assert!(owned.core().runs().idle().contains(50));
 }
 

@@ -101,17 +101,22 @@ fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
 #[test]
 fn a_lane_whose_cursor_is_dry_draws_from_another_shard_before_it_searches() {
     let owned = crossed(&[4], true);
-    // A search would find this run first.
     owned.add_run(LARGE, 8);
     (0..4096).filter(|slab| owned.is_free_slab(*slab)).for_each(|slab| {
         owned.core().free_slabs().set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
     });
+    // A search would find this run, which probes do not see yet.
+    let (listed, w) = (owned.core().runs().listed(), owned.layout.run_index(LARGE, 0) / WORD_BITS);
+    let hidden: Vec<_> = (0..128).map(|i| listed.word(w + i).swap_relaxed(0)).collect();
     assert_eq!(alloc(&owned).result, Some(last_slab(&owned, 4)));
+    (w..).zip(hidden).for_each(|(w, bits)| listed.insert_bits_relaxed(w, bits));
     owned.core().cursor(LARGE, 4).restart(Span::UNUSED.dry());
     owned.core().cursor(LARGE, 4).take(1);
-    // The rest of that word is live, so no probe finds it.
+    // The other blocks there are live, so no probe finds them.
     let runs = owned.core().runs();
-    runs.claim(runs.first_word(last_slab(&owned, 4) - 1), u32::MAX);
+    for i in 0..4 {
+        runs.claim(runs.first_word(owned.layout.partition_start(4) + 2 * i), u32::MAX);
+    }
     assert_eq!(alloc(&owned).result, Some(8));
 }
 
@@ -227,9 +232,8 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         // SAFETY: no thread uses them.
         let free = |block| unsafe { owned.heap.free(block) };
         blocks.into_iter().for_each(free);
-        // Until the tickets of an aged cursor are used, and the load is known to be low.
-        owned.core().overview().load().store_relaxed(0);
-        for _ in 0..17_000 {
+        // Until a lane that found a fully free word gives up the aged cursor.
+        for _ in 0..2_000 {
             free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
         }
         let (blocks, steps) = alloc_all(&owned);

@@ -62,10 +62,9 @@ impl HeapCore {
         self.alloc_in_turns(group, class, shard, seen, address, 0)
     }
 
-    /// More probes for the lanes without an address. If `grows`, a lane makes a run after each
-    /// probe without a block with a probability of `1 / blocks`, for runs of `blocks` blocks: so
-    /// all such lanes together make about as many runs as they need. In later rounds the
-    /// probability is up to four times as large.
+    /// More probes for the lanes without an address. If `grows`, a lane makes a run before each of
+    /// them with a probability of two or three by `blocks`, for runs of `blocks` blocks. So all
+    /// such lanes together make about as many runs as they need.
     #[inline(always)]
     fn probe_again(&self, group: Group, class: SizeClass, address: u64, grows: bool) -> u64 {
         let (mut address, mut asks, mut round) = (address, address == 0, 1);

@@ -16,6 +16,7 @@ use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, scaled};
+use crate::heap::paths::slow::PROBES;
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::ring::Survey;
@@ -91,13 +92,13 @@ impl HeapCore {
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
         let survey = ring.survey(group, &info, seen.slot(), look);
         let mut next = survey.free;
-        if next.is_none() && !demand.must && self.is_aged(group, class, &info) {
+        if PROBES && next.is_none() && !demand.must && self.is_aged(group, class, &info) {
             next = Some(seen.aged());
         }
         if next.is_none() && (!seen.is_dry() || self.has_run(group, &info)) {
             next = self.find_span(group, demand, &info, survey);
         }
-        if next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
+        if PROBES && next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
             next = Some(seen.aged());
         }
         if group.leads() {

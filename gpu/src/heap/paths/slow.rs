@@ -35,7 +35,7 @@ const MOST_TAKEN: u32 = 64;
 
 /// Whether lanes probe. Models of whole allocations would not end with probes. Probes have their
 /// own models.
-const PROBES: bool = NATIVE_LAYOUT;
+pub(in crate::heap) const PROBES: bool = NATIVE_LAYOUT;
 
 // I3 of `cursor`, for 2^18 lanes: the tickets of the last attempt and one for each other turn.
 const _: () = assert!(!NATIVE_LAYOUT || ((MOST_TAKEN + 1 + DRAWS + 1) as u64) << 18 < BIAS);

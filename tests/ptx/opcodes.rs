@@ -29,7 +29,7 @@ const EXCHANGES: [(&str, &str); 9] = [
 const ORDERS: [&str; 4] = ["relaxed", "acquire", "release", "acq_rel"];
 
 /// Primitives of one instruction each, whatever their arguments.
-const SINGLES: [(&str, &str); 42] = [
+const SINGLES: [(&str, &str); 43] = [
     ("sync__fence_acquire", "fence.acq_rel.gpu"),
     ("sync__fence_release", "fence.acq_rel.gpu"),
     ("sync__fence_acq_rel", "fence.acq_rel.gpu"),
@@ -37,6 +37,7 @@ const SINGLES: [(&str, &str); 42] = [
     ("sync__block_fence_acq_rel", "fence.acq_rel.cta"),
     ("sync__system_fence_acq_rel", "fence.acq_rel.sys"),
     ("sync__system_fence_seq_cst", "fence.sc.sys"),
+    ("sync__load_two_relaxed", "ld.relaxed.gpu.global.v2.u32"),
     // The mask is made opaque by this register.
     ("warp__sync_warp", "%warpid"),
     ("warp__order_warp", "bar.warp.sync"),

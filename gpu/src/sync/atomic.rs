@@ -238,7 +238,7 @@ SystemAtomicU64(SystemU64), u64, 8 }
 /// # Safety
 /// `second` is directly behind `first`. On a GPU, the address of `first` is a multiple of 8.
 #[inline(always)]
-pub(crate) unsafe fn load_two_relaxed(first: &AtomicU32, second: &AtomicU32) -> [u32; 2] {
+pub unsafe fn load_two_relaxed(first: &AtomicU32, second: &AtomicU32) -> [u32; 2] {
     // SAFETY: the caller's promise.
     unsafe { backend::load_two_relaxed(&first.0, &second.0) }
 }

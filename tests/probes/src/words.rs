@@ -3,6 +3,7 @@
 use crate::probe;
 use warpheap_device::sync::{
     AtomicU32, AtomicU64, BlockAtomicU32, BlockAtomicU64, Site, SystemAtomicU32, SystemAtomicU64,
+    load_two_relaxed,
 };
 
 const SITE: Site = Site::new("probe");
@@ -98,3 +99,12 @@ fences! {
     fence_acquire fence_release fence_acq_rel fence_seq_cst block_fence_acq_rel system_fence_acq_rel
     system_fence_seq_cst
 }
+
+probe! { sync load_two_relaxed(words: *const [AtomicU32; 2], out: *mut [u32; 2]) {
+    // SAFETY: the launch passes two live words, aligned to 8 bytes.
+    let [first, second] = unsafe { &*words };
+    // SAFETY: `second` is directly behind `first`.
+    let two = unsafe { load_two_relaxed(first, second) };
+    // SAFETY: the launch passes room for the result.
+    unsafe { out.write(two) };
+} }

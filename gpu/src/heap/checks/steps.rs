@@ -55,7 +55,7 @@ impl HeapCore {
     /// Probes once.
     pub fn probe_once(&self, class: SizeClass) -> Searched {
         match self.probe(Group::alone(), true, class, 0) {
-            Probed::Block(address, _) => Found::Block(address).searched(),
+            Probed::Block { address, .. } => Found::Block(address).searched(),
             Probed::Missed | Probed::Empty => Searched::Unsure,
         }
     }
@@ -65,7 +65,7 @@ impl HeapCore {
         self.search_large(slabs, 1).searched()
     }
 
-    /// Makes a run from free slabs, as a refill does. Returns whether there were any.
+    /// Makes a run from free slabs, as a lane does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
         self.make_run(class, 0)
     }

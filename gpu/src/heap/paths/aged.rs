@@ -41,8 +41,8 @@ impl HeapCore {
         group.wrapping_sum(free) * SHARE / (looks * group.count() * WORD_BITS)
     }
 
-    /// Whether lanes are to use single free blocks of the class before free slabs, and before the
-    /// spans of their cursor's ring: few slabs are free, and probes find such blocks soon.
+    /// Whether lanes are to use single free blocks of the class before free slabs: few slabs are
+    /// free, and probes find such blocks soon.
     pub(in crate::heap) fn is_aged(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
         let free = self.free_share(group);
         free < FREE && self.has_holes(group, class, info, if free == 0 { HOLES } else { MANY_HOLES })
@@ -76,7 +76,8 @@ impl HeapCore {
     }
 }
 
-/// The number of words that each lane of a group reads. A group reads a few dozen words altogether.
+/// The number of words that each lane of a group reads. A group reads a few dozen words altogether,
+/// but a lone lane reads four, so that its decision is a guess.
 fn looks(group: Group) -> u32 {
     LOOKS.div_ceil(group.count()).min(MOST_LOOKS)
 }

@@ -19,27 +19,34 @@ use crate::heap::layout::class::SizeClass;
 use crate::heap::layout::scatter::{hash, mixed, salt, scaled};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::index_set::Picked;
+use crate::heap::structures::runs::PAIR;
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 
+/// Whether lanes probe. Models of whole allocations would not end with probes. Probes have their
+/// own models.
+pub(in crate::heap) const PROBES: bool = NATIVE_LAYOUT;
 /// Pairs of runs that a probe looks at.
 const LOOKS: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 /// Probes of a lane before its group continues in turns.
 const ROUNDS: u32 = if NATIVE_LAYOUT { 3 } else { 1 };
+/// One in this many looks at a run of several words that seems full unlists the run, if it is full.
+const UNLISTS: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) enum Probed {
-    /// The address of a block, which is the caller's, and whether all blocks of its word were free.
-    Block(u64, bool),
+    /// A block, which is the caller's.
+    Block {
+        address: u64,
+        /// Whether all blocks of its word were free.
+        is_whole: bool,
+    },
     /// It found no free block.
     Missed,
-    /// The list shows no run of the class.
+    /// The list shows no run of the class, and the levels above are few enough to know.
     Empty,
 }
-
-/// One in this many looks at a run of several words that seems full unlists the run, if it is full.
-const UNLISTS: u32 = if NATIVE_LAYOUT { 16 } else { 1 };
 
 /// In place of an index: no run.
 const NONE: u32 = u32::MAX;
@@ -63,8 +70,8 @@ impl HeapCore {
     }
 
     /// More probes for the lanes without an address. If `grows`, a lane makes a run before each of
-    /// them with a probability of two or three by `blocks`, for runs of `blocks` blocks. So all
-    /// such lanes together make about as many runs as they need.
+    /// them with a probability of `2 / blocks` and then `3 / blocks`, for runs of `blocks` blocks.
+    /// So all such lanes together make about as many runs as they need.
     #[inline(always)]
     fn probe_again(&self, group: Group, class: SizeClass, address: u64, grows: bool) -> u64 {
         let (mut address, mut asks, mut round) = (address, address == 0, 1);
@@ -75,7 +82,7 @@ impl HeapCore {
             }
             group.sync();
             match self.probe(group, asks, class, salt) {
-                Probed::Block(found, _) => (address, asks) = (found, false),
+                Probed::Block { address: found, .. } => (address, asks) = (found, false),
                 // No run is listed: only a new run helps.
                 Probed::Empty => asks = grows && self.free_slabs().has_any(),
                 Probed::Missed => {}
@@ -99,11 +106,12 @@ impl HeapCore {
         let is_one = group.whole().is_some() && group.all(class.0 == group.broadcast_32(class.0));
         let shard = self.shard_of(group, is_one);
         let cursor = self.cursor(class, shard);
-        let mut seen = cursor.span().passed();
         let now = cursor.span();
+        let mut seen = now.passed();
         if group.leads() && now.is_aged() && cursor.skip(now, now.left() as u32) {
-            // The group crosses the end, unless another one has.
-            seen = cursor.take(1);
+            let old = cursor.take(1);
+            // Unless another group has crossed the end meanwhile.
+            seen = if old.is_crossed_by(1) { old } else { seen };
         }
         self.alloc_in_turns(group, class, shard, seen, address, 0)
     }
@@ -120,7 +128,7 @@ impl HeapCore {
         let (runs, info) = (self.runs(), *self.class(class));
         let start = self.layout.run_index(class, 0);
         let end = self.layout.run_index(SizeClass(class.0 + 1), 0);
-        let pairs = info.words().div_ceil(2);
+        let pairs = info.words().div_ceil(PAIR);
         let (mut probed, mut full, mut turn) = (Probed::Missed, NONE, if asks { 0 } else { LOOKS });
         // The claimed bit, its word, the word as it was, and the run's index.
         let (mut bit, mut at, mut old, mut index) = (0, 0, 0, start);
@@ -138,9 +146,9 @@ impl HeapCore {
                     break;
                 }
             };
-            let place = |index: u32, hash| runs.first_word(index - start) + 2 * scaled(hash, pairs);
+            let place = |index: u32, hash| runs.first_word(index - start) + PAIR * scaled(hash, pairs);
             let places = [place(one, hash(salt)), place(other, hash(salt >> 1))];
-            let words = places.map(|w| runs.two_words(w));
+            let words = places.map(|w| runs.pair(w));
             let free = words.map(|two| two[0].count_ones() + two[1].count_ones());
             let is_other = free[1] > free[0];
             index = if is_other { other } else { one };
@@ -168,7 +176,7 @@ impl HeapCore {
             runs.count_claim(run, old, full_word(info.blocks, w));
             let is_whole = old == full_word(info.blocks, w);
             let block = w * WORD_BITS + bit.trailing_zeros();
-            probed = Probed::Block(self.block_address(&info, run, block), is_whole);
+            probed = Probed::Block { address: self.block_address(&info, run, block), is_whole };
             // It was the last free block that the lane saw of the run.
             full = if pairs == 1 && old == bit { index } else { full };
         } else if bit != 0 {

@@ -16,7 +16,7 @@ use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, scaled};
-use crate::heap::paths::slow::PROBES;
+use crate::heap::paths::probe::PROBES;
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::ring::Survey;

@@ -5,7 +5,7 @@ use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::layout::scatter::{hash, salt, scaled};
 use crate::heap::paths::NAP_NANOS;
 use crate::heap::paths::alloc::{Drawn, Ticket};
-use crate::heap::paths::probe::Probed;
+use crate::heap::paths::probe::{PROBES, Probed};
 use crate::heap::paths::search::Found;
 use crate::heap::structures::cursor::{BIAS, Span};
 use crate::heap::structures::heap_core::HeapCore;
@@ -33,9 +33,12 @@ const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
 
-/// Whether lanes probe. Models of whole allocations would not end with probes. Probes have their
-/// own models.
-pub(in crate::heap) const PROBES: bool = NATIVE_LAYOUT;
+/// Turns after which a part of a warp that waits for a span looks for another cursor. Each look
+/// reads the few cursors of its class, which delays the groups that replace their spans.
+const LOOKS_AT: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
+
+/// Whole warps whose lanes found fully free words, for one that ends the aged state.
+const ENDS: u32 = 32;
 
 // I3 of `cursor`, for 2^18 lanes: the tickets of the last attempt and one for each other turn.
 const _: () = assert!(!NATIVE_LAYOUT || ((MOST_TAKEN + 1 + DRAWS + 1) as u64) << 18 < BIAS);
@@ -57,9 +60,10 @@ enum Step {
 }
 
 impl HeapCore {
-    /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from
-    /// the cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. The
-    /// lanes probe if the cursors of all of them are aged, otherwise they take turns.
+    /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from the
+    /// cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. They
+    /// probe if the cursors of all lanes without an address are aged and no group crossed the end
+    /// of its span. Otherwise they take turns.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn alloc_slow(
@@ -78,17 +82,18 @@ impl HeapCore {
         }
         // A lane with a stale claim has no address: its cursor has a span, so it is not here.
         debug_assert!(stale == 0);
-        let (mut address, mut is_whole) = (address, false);
-        if let Probed::Block(found, whole) = self.probe(group, address == 0, class, salt(0)) {
-            (address, is_whole) = (found, whole);
+        let (mut address, mut found_whole) = (address, false);
+        if let Probed::Block { address: found, is_whole } = self.probe(group, address == 0, class, salt(0)) {
+            (address, found_whole) = (found, is_whole);
         }
         if !group.all(address != 0) {
             return self.alloc_singly(group, class, address);
         }
-        // Of small groups, one in so many that as many lanes check this.
-        let is_empty = group.ballot(is_whole).count() * 4 >= group.count() * 3;
-        let checks = group.leads() && scaled(hash(salt(1)), WARP_SIZE) < group.count();
-        if is_empty && !group.all(!checks) { self.end_aged(group, class, address) } else { address }
+        // Three of four lanes. A group of `n` lanes then ends the aged state with a probability of
+        // `n / (32 * ENDS)`.
+        let are_whole = group.ballot(found_whole).count() * 4 >= group.count() * 3;
+        let ends = group.leads() && scaled(hash(salt(1)), WARP_SIZE * ENDS) < group.count();
+        if are_whole && !group.all(!ends) { self.end_aged(group, class, address) } else { address }
     }
 
     /// Turns of draws, spans and searches, until all lanes have blocks or there are none.
@@ -105,6 +110,8 @@ impl HeapCore {
     ) -> u64 {
         let (mut drawn, mut peers) = (Drawn { address, seen, stale }, group.matching(class.0));
         let (mut address, mut shard, mut asks) = (address, shard, true);
+        // All lanes have blocks: the group ends the aged state of its cursor.
+        let ends_aged = group.all(address != 0);
         for turn in 0..=TURNS {
             if drawn.stale != 0 {
                 self.put_back(class, peers, drawn);
@@ -115,7 +122,7 @@ impl HeapCore {
             let is_occupied = turn == 0 && missing * 2 > WARP_SIZE && seen.is_drawn(peers.count());
             let probes = PROBES && asks && address == 0 && (seen.is_aged() || is_occupied);
             if !group.all(!probes)
-                && let Probed::Block(found, _) = self.probe(group, probes, class, salt(turn))
+                && let Probed::Block { address: found, .. } = self.probe(group, probes, class, salt(turn))
             {
                 address = found;
             }
@@ -135,7 +142,7 @@ impl HeapCore {
             let (refills, waits, mut is_dry) = (is(Step::Refill), is(Step::Wait), is(Step::Search));
             if !group.all(!refills) {
                 // After a miss at the end of an aged cursor, a span is better.
-                let must = missed && seen.is_aged();
+                let must = ends_aged || missed && seen.is_aged();
                 is_dry |= self.refill(group, peers, refills, class, shard, seen, must);
             }
             asks &= address == 0;
@@ -146,7 +153,8 @@ impl HeapCore {
                 }
                 break;
             }
-            let draws_elsewhere = asks && (waits || is_dry && turn < PATIENCE);
+            let looks = peers.count() == WARP_SIZE || turn % LOOKS_AT == LOOKS_AT - 1;
+            let draws_elsewhere = asks && (waits && looks || is_dry && turn < PATIENCE);
             let other = if group.all(!draws_elsewhere) {
                 None
             } else {
@@ -158,7 +166,8 @@ impl HeapCore {
             shard = other.unwrap_or(shard);
             let mut searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
             if PROBES && !group.all(!searches) {
-                if let Probed::Block(found, _) = self.probe(group, searches, class, salt(turn)) {
+                let probed = self.probe(group, searches, class, salt(turn));
+                if let Probed::Block { address: found, .. } = probed {
                     address = found;
                 }
                 searches &= address == 0;

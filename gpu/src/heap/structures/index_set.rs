@@ -164,9 +164,9 @@ impl IndexSet {
 pub(in crate::heap) enum Picked {
     /// Two indices, which may be the same.
     Two([u32; 2]),
-    /// The levels above showed this word, which has no index.
+    /// No index is near this word, which has none.
     Missed(u32),
-    /// The levels above show no index near there.
+    /// The levels above show no index.
     Empty,
 }
 
@@ -227,7 +227,9 @@ impl IndexSet {
             let (u, last_above) = (v >> WORD_LOG2, ((last - 1) >> WORD_LOG2) + 1);
             let nonzero = self.at(second.0 + u).load_relaxed() & within(u, first >> WORD_LOG2, last_above);
             if nonzero == 0 {
-                return Picked::Empty;
+                // Further words of that level may have indices.
+                let is_only = (first >> WORD_LOG2) >> WORD_LOG2 == (last_above - 1) >> WORD_LOG2;
+                return if is_only { Picked::Empty } else { Picked::Missed(words[0]) };
             }
             v = any_of(nonzero, u, salt >> 5);
             word = load(v);

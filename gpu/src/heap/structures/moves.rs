@@ -5,9 +5,9 @@
 //! | begun   | open     |
 //! ```
 //!
-//! A search finds free memory by hints: the sets of runs and of slabs. A thread that changes a
-//! hint, or that holds more memory than it allocates, begins a move first and ends it when the
-//! hints are complete again.
+//! A search finds free memory by hints: the sets of runs and of slabs. A thread that removes a hint
+//! of memory that may be free, or that holds more memory than it allocates, begins a move first and
+//! ends it when the hints are complete again.
 //!
 //! - I1. `open` is the number of moves that have begun and not ended.
 //! - I2. If a search reads the same word before and after, apart from its own moves, and `open` is
@@ -30,9 +30,8 @@ const BEGUN: u64 = 1 << 32;
 #[repr(C, align(32))]
 pub struct Moves(AtomicU64);
 
-/// The state of a [`Moves`] at the start of a search, adjusted for the search's own moves. The
-/// default is for a search that proves nothing.
-#[derive(Clone, Copy, Default)]
+/// The state of a [`Moves`] at the start of a search, adjusted for the search's own moves.
+#[derive(Clone, Copy)]
 pub(in crate::heap) struct Before(u64);
 
 impl Before {
@@ -106,7 +105,7 @@ pub struct Overview {
     large_start: AtomicU32,
     /// The bytes of the last failed allocation.
     last_failed: AtomicU64,
-    /// Moves of free slabs, of idle runs, and of bits in the upper levels of the sets.
+    /// Moves of free slabs and of idle runs.
     common: Moves,
     /// Moves of the runs of each class.
     classes: [Moves; MAX_CLASSES as usize],

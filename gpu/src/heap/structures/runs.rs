@@ -53,6 +53,9 @@ use crate::sync::{AtomicU32, NATIVE_LAYOUT, load_two_relaxed};
 use core::array::from_fn;
 use core::ops::BitOr;
 
+/// Words of the bitmap that a probe reads at once. A slab of a model checker has one word.
+pub(in crate::heap) const PAIR: u32 = if NATIVE_LAYOUT { 2 } else { 1 };
+
 /// All runs of a heap.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Runs<'a> {
@@ -118,11 +121,16 @@ impl Runs<'_> {
         unsafe { &*word }
     }
 
-    /// Words `w` and `w + 1` of the bitmap, for an even `w`. Relaxed: hints.
+    /// Words `w` and `w + 1` of the bitmap, for a multiple `w` of [`PAIR`]. Under loom, only word
+    /// `w`. Relaxed: hints.
     #[inline(always)]
-    pub fn two_words(&self, w: u32) -> [u32; 2] {
-        debug_assert!(w.is_multiple_of(2));
-        // SAFETY: neighbours in a bitmap that is aligned to 8 bytes, by `from_raw_parts`' promise.
+    pub fn pair(&self, w: u32) -> [u32; 2] {
+        if PAIR == 1 {
+            return [self.bits(w).load_relaxed(), 0];
+        }
+        debug_assert!(w.is_multiple_of(PAIR));
+        // SAFETY: neighbours of one slab, whose number of words is even, in a bitmap that is
+        // aligned to 8 bytes, by `from_raw_parts`' promise.
         unsafe { load_two_relaxed(self.bits(w), self.bits(w + 1)) }
     }
 

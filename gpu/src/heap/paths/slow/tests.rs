@@ -89,7 +89,7 @@ fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
     // A lone lane uses the shards 0 and 4, and looks at the next one first.
     let owned = crossed(&[4], false);
     let ran = alloc(&owned);
-    assert_eq!((ran.result, &ran.pauses[..]), (Some(last_slab(&owned, 4)), &[][..]));
+    assert_eq!((ran.result, ran.pauses.len() as u32), (Some(last_slab(&owned, 4)), LOOKS_AT - 1));
     // Without tickets elsewhere it waits, and after 32 turns makes a run for itself.
     let owned = crossed(&[], false);
     let ran = alloc(&owned);
@@ -233,7 +233,7 @@ fn an_allocation_costs_the_same_after_the_heap_was_exhausted() {
         let free = |block| unsafe { owned.heap.free(block) };
         blocks.into_iter().for_each(free);
         // Until a lane that found a fully free word gives up the aged cursor.
-        for _ in 0..2_000 {
+        for _ in 0..17_000 {
             free(owned.heap.alloc(Layout::from_size_align(4096, 1).unwrap()).unwrap());
         }
         let (blocks, steps) = alloc_all(&owned);

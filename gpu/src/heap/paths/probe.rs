@@ -92,7 +92,7 @@ impl HeapCore {
         address
     }
 
-    /// The shard of the cursors of a group whose lanes ask for one class, or for several.
+    /// The shard of the cursors of a group that asks for one class, or for several.
     fn shard_of(&self, group: Group, is_one: bool) -> u32 {
         let shard = self.shard();
         group.broadcast_32(if is_one { shard } else { self.part_of(shard) })

@@ -223,7 +223,7 @@ impl HeapCore {
     fn has_idle_run(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
         let (runs, own) = (self.runs(), Entry::of_class(class, 0, info.slabs));
         let idle = runs.idle();
-        // At different runs for all groups, which would look at the same ones.
+        // Each group starts at other runs. Otherwise all groups would look at the same ones.
         let salt = group.broadcast_32(hash(thread::index_1d()));
         let middle = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
         for (mut from, to) in [(middle, self.layout.slabs), (0, middle)] {

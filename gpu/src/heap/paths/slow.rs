@@ -33,11 +33,11 @@ const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
 
-/// Turns after which a part of a warp that waits for a span looks for another cursor. Each look
-/// reads the few cursors of its class, which delays the groups that replace their spans.
-const LOOKS_AT: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
+/// A part of a warp that waits for a span looks for another cursor in one of this many turns. Each
+/// look reads the few cursors of its class, which delays the groups that replace their spans.
+const LOOKS_EVERY: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
-/// Whole warps whose lanes found fully free words, for one that ends the aged state.
+/// One in this many whole warps that find fully free words ends the aged state of its cursor.
 const ENDS: u32 = 32;
 
 // I3 of `cursor`, for 2^18 lanes: the tickets of the last attempt and one for each other turn.
@@ -89,8 +89,8 @@ impl HeapCore {
         if !group.all(address != 0) {
             return self.alloc_singly(group, class, address);
         }
-        // Three of four lanes. A group of `n` lanes then ends the aged state with a probability of
-        // `n / (32 * ENDS)`.
+        // If three of four lanes found fully free words, a group of `n` lanes ends the aged state
+        // with a probability of `n / (32 * ENDS)`.
         let are_whole = group.ballot(found_whole).count() * 4 >= group.count() * 3;
         let ends = group.leads() && scaled(hash(salt(1)), WARP_SIZE * ENDS) < group.count();
         if are_whole && !group.all(!ends) { self.end_aged(group, class, address) } else { address }
@@ -153,7 +153,7 @@ impl HeapCore {
                 }
                 break;
             }
-            let looks = peers.count() == WARP_SIZE || turn % LOOKS_AT == LOOKS_AT - 1;
+            let looks = peers.count() == WARP_SIZE || turn % LOOKS_EVERY == LOOKS_EVERY - 1;
             let draws_elsewhere = asks && (waits && looks || is_dry && turn < PATIENCE);
             let other = if group.all(!draws_elsewhere) {
                 None

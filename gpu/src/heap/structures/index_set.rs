@@ -462,6 +462,19 @@ mod tests {
     }
 
     #[test]
+    fn a_set_with_several_words_of_level_2_is_not_called_empty() {
+        let words = words(1 << 16);
+        // SAFETY: as many words as it has.
+        let set = unsafe { IndexSet::new(words.as_ptr(), 1 << 16) };
+        set.insert(60_000);
+        let pick = |salt: u32| set.pick(0, 1 << 16, salt.wrapping_mul(0x9e37_79b9));
+        assert!((0..100).all(|salt| pick(salt) != Picked::Empty));
+        assert!((0..100).any(|salt| pick(salt) == Picked::Two([60_000; 2])));
+        // Nor the half that one of these words stands for, unless it has no index.
+        assert!((0..100).all(|salt| set.pick(0, 1 << 15, salt) == Picked::Empty));
+    }
+
+    #[test]
     fn all_lanes_scan_level_0() {
         let words = words(1 << 14);
         // SAFETY: as many words as it has.

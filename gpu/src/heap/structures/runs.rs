@@ -129,7 +129,7 @@ impl Runs<'_> {
             return [self.bits(w).load_relaxed(), 0];
         }
         debug_assert!(w.is_multiple_of(PAIR));
-        // SAFETY: neighbours of one slab, whose number of words is even, in a bitmap that is
+        // SAFETY: neighbours of one slab, which has an even number of words, in a bitmap that is
         // aligned to 8 bytes, by `from_raw_parts`' promise.
         unsafe { load_two_relaxed(self.bits(w), self.bits(w + 1)) }
     }

@@ -262,6 +262,16 @@ fn nothing_is_retired_where_no_run_is_fully_free() {
 }
 
 #[test]
+fn a_search_that_is_not_exact_looks_at_a_few_words_of_the_idle_set() {
+    let owned = heap(4096, 1);
+    // Marked, but not fully free.
+    (0..PASSES).for_each(|w| owned.core().runs().idle().insert(w * WORD_BITS));
+    owned.add_run(SMALL, PASSES * WORD_BITS + 5);
+    let retires = || owned.core().retire_idle(Group::alone(), 0, 1, false);
+    assert_eq!([(); 3].map(|()| retires()), [false, true, false]);
+}
+
+#[test]
 fn idle_runs_behind_those_that_suffice_are_not_looked_at() {
     let owned = with_idle(SMALL, &[2]);
     // Not fully free, but marked.

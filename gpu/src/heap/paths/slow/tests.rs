@@ -89,7 +89,7 @@ fn a_lane_draws_from_another_shard_while_its_span_is_replaced() {
     // A lone lane uses the shards 0 and 4, and looks at the next one first.
     let owned = crossed(&[4], false);
     let ran = alloc(&owned);
-    assert_eq!((ran.result, ran.pauses.len() as u32), (Some(last_slab(&owned, 4)), LOOKS_AT - 1));
+    assert_eq!((ran.result, ran.pauses.len() as u32), (Some(last_slab(&owned, 4)), LOOKS_EVERY - 1));
     // Without tickets elsewhere it waits, and after 32 turns makes a run for itself.
     let owned = crossed(&[], false);
     let ran = alloc(&owned);

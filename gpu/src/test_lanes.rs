@@ -53,6 +53,14 @@ unsafe impl Sync for TestWarp<'_> {}
 std::thread_local! {
     static LANE: Cell<u32> = const { Cell::new(0) };
     static INPUTS: UnsafeCell<Deposits> = const { UnsafeCell::new(NOTHING) };
+    static TIME: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The clock of lanes in unit tests: it advances with each reading, so that a test chooses the same
+/// starting places whenever it runs.
+pub fn clock() -> u64 {
+    TIME.set(TIME.get() + 1);
+    TIME.get()
 }
 
 impl TestWarp<'_> {
@@ -199,6 +207,7 @@ pub fn on_ordered_lanes<R: Send>(
         pieces: SharedPieces::default(),
         atomics: 0,
     });
+    let time = clock();
     let warp = &TestWarp { order, lanes: LaneMask(mask), at, meetings, changed: Condvar::new() };
     let lane = &|lane: u32| {
         /// Lets the other lanes run.
@@ -215,6 +224,7 @@ pub fn on_ordered_lanes<R: Send>(
             }
         }
         LANE.set(lane);
+        TIME.set(time << 16);
         // SAFETY: the warp outlives the guard, which is the only one of this thread.
         let _installed = unsafe { install(warp) };
         drop(warp.resume(warp.lock(), 0));

@@ -5,8 +5,6 @@ use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
 use core::panic::Location;
 use core::ptr::NonNull;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 /// The coordinates of a GPU thread in its grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +132,15 @@ pub unsafe trait Machine {
 
     /// Cycles since an arbitrary start. Monotonic for each lane.
     fn clock(&self) -> u64 {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+        #[cfg(all(test, not(loom)))]
+        {
+            crate::test_lanes::clock()
+        }
+        #[cfg(not(all(test, not(loom))))]
+        {
+            static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+            START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+        }
     }
 
     /// Ends the running lane only.

@@ -196,7 +196,7 @@ impl HeapCore {
         let (listed, w) = (self.runs().listed(), index / WORD_BITS);
         let word = listed.word(w).load_relaxed();
         if has(word, index) {
-            self.runs().first_open(class, self.class(class), w, 1 << (index % WORD_BITS), &mut 0);
+            self.runs().first_open(class, self.class(class), w, 1 << (index % WORD_BITS));
         } else if word == 0 {
             listed.settle(w);
         }

@@ -1,10 +1,15 @@
 //! Search: memory for a class when its cursor is exhausted and there is no run for a span.
 //!
 //! The lanes of a group read up to 32 words of the list at once, then the words of one run, and
-//! claim as many of its free blocks as lanes ask for. A search can also prove that there are no
-//! free blocks: it unlists the runs that it finds without any. If no move by another thread
-//! overlapped the search, then at its end no block of the class was free, and there were no slabs
-//! for a run of it.
+//! claim as many of its free blocks as lanes ask for. They unlist the runs that they find without
+//! any.
+//!
+//! A search can also prove that there is no memory: it reads level 0 of the list, of the idle set
+//! and of the free slabs once more. If all of it is zero for the class, and no move overlapped
+//! these reads, then nothing was removed meanwhile. So at their beginning no run of the class was
+//! listed, no run was idle, and there were no slabs for a run. Runs that the search itself unlists
+//! are not proof: while it does so, other threads may take the last block of one run and free a
+//! block of another. So it reads everything again.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass};
@@ -17,6 +22,9 @@ use crate::sync::NATIVE_LAYOUT;
 
 /// The most idle runs that are looked at for one of another class.
 const OTHERS: u32 = 8;
+
+/// The most times that a search reads the whole list.
+const PROOFS: u32 = if NATIVE_LAYOUT { 4 } else { 2 };
 
 /// The most words of the idle set that a lane sweeps for runs to retire.
 const PASSES: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
@@ -34,14 +42,8 @@ pub(in crate::heap) enum Found {
 
 impl Found {
     /// The block at this address, if there is one.
-    fn of(address: u64, is_nothing: bool) -> Self {
-        if address != 0 {
-            Found::Block(address)
-        } else if is_nothing {
-            Found::Nothing
-        } else {
-            Found::Unsure
-        }
+    fn of(address: u64) -> Self {
+        if address != 0 { Found::Block(address) } else { Found::Unsure }
     }
 }
 
@@ -88,26 +90,32 @@ impl HeapCore {
     ) -> Found {
         let (runs, info) = (self.runs(), self.class(class));
         let (moves, common) = (self.overview().class(class), self.overview().common());
-        let (mut before, common_before) = (moves.search(), common.search());
-        // Orders the moves that the leader saw end before the reads of all lanes.
-        group.sync();
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let middle = start + scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
         let (mut served, mut address) = (0, 0);
         // First the runs that the levels of the list show, then all: only level 0 is exact.
-        for (mut from, to, is_exact) in [(middle, end, false), (start, middle, false), (start, end, true)] {
+        for pass in 0..2 + PROOFS {
+            let (mut from, to, is_exact) = match pass {
+                0 => (middle, end, false),
+                1 => (start, middle, false),
+                _ => (start, end, true),
+            };
+            let before = is_exact.then(|| (moves.search(), common.search()));
+            // Orders the moves that the leader saw end before the reads of all lanes.
+            group.sync();
             let listed = runs.listed();
             let next = |from| {
                 if is_exact { listed.scan(group, from, to) } else { listed.next_of(group, from, to) }
             };
+            let mut is_zero = true;
             while let Some(next) = next(from) {
+                is_zero = false;
                 // Each lane looks at the runs of a word.
-                let (first, mut own_moves) = (next / WORD_BITS, 0);
+                let first = next / WORD_BITS;
                 let w = first + group.rank();
                 let row = if w * WORD_BITS < end { listed.word(w).load_relaxed() } else { 0 };
-                let open = runs.first_open(class, info, w, row, &mut own_moves);
-                before.note_own(group.wrapping_sum(own_moves));
+                let open = runs.first_open(class, info, w, row);
                 listed.settle(w);
                 let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
                 if lanes.is_empty() {
@@ -126,28 +134,32 @@ impl HeapCore {
                 // If this turn served no lane, other threads took all blocks of these runs. If it
                 // served some lanes, the next turn reads these words again.
                 if served == wanting.count() || served == served_before {
-                    return Found::of(address, false);
+                    return Found::of(address);
                 }
             }
             if served > 0 {
-                return Found::of(address, false);
+                return Found::of(address);
             }
-        }
-        if self.has_run(group, info) {
-            if group.leads() {
-                self.retire_one(salt, info.slabs);
-                if makes_runs {
-                    self.make_run(class, salt);
+            let Some(before) = before.filter(|_| is_zero) else { continue };
+            if self.has_run(group, info) {
+                if group.leads() {
+                    self.retire_one(salt, info.slabs);
+                    if makes_runs {
+                        self.make_run(class, salt);
+                    }
                 }
+                return Found::Unsure;
             }
-            return Found::Unsure;
+            // ordering: acquire; pairs with REMOVE and CLAIM_SLABS: the moves that hid memory
+            // from the reads above, before the leader's look at the moves.
+            SEARCH_END.fence_acquire();
+            group.sync();
+            let is_sure = || (moves.is_unchanged(before.0) && common.is_unchanged(before.1)).into();
+            if group.lead_64(is_sure) == 1 {
+                return Found::Nothing;
+            }
         }
-        // ordering: acquire; pairs with REMOVE and CLAIM_SLABS: the moves that hid memory
-        // from the reads above, before the leader's look at the moves.
-        SEARCH_END.fence_acquire();
-        group.sync();
-        let is_sure = || (moves.is_unchanged(before) && common.is_unchanged(common_before)).into();
-        Found::of(0, group.lead_64(is_sure) == 1)
+        Found::Unsure
     }
 
     /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of

@@ -350,15 +350,8 @@ const AT_ONCE: usize = if NATIVE_LAYOUT { 4 } else { 1 };
 
 impl Runs<'_> {
     /// The first of the runs `bits` of word `w` of the list that seems to have free blocks. Unlists
-    /// those before it, which seem to have none. `moves` counts the moves.
-    pub fn first_open(
-        &self,
-        class: SizeClass,
-        info: &ClassInfo,
-        w: u32,
-        bits: u32,
-        moves: &mut u32,
-    ) -> Option<u32> {
+    /// those before it, which seem to have none.
+    pub fn first_open(&self, class: SizeClass, info: &ClassInfo, w: u32, bits: u32) -> Option<u32> {
         let first = w * WORD_BITS - self.layout.run_index(class, 0);
         let mut rest = bits;
         // Relaxed: hints. A run of another class is listed here if a free listed it late.
@@ -368,7 +361,6 @@ impl Runs<'_> {
             rest &= rest - 1;
         }
         if rest != bits {
-            *moves += 1;
             rest |= self.overview().class(class).during(|| self.unlist(class, info, w, bits & !rest));
         }
         (rest != 0).then(|| first + rest.trailing_zeros())

@@ -8,6 +8,8 @@ use crate::heap::structures::slabs::Slabs;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::test_lanes::interrupted_at;
 use core::alloc::Layout;
+use core::ops::Range;
+use core::ptr::NonNull;
 
 /// Four blocks in one slab.
 const CLASS: SizeClass = SizeClass::of(4096);
@@ -23,13 +25,16 @@ const SEARCHES: [(&str, Search); 3] = [
 ];
 
 /// A heap of which only the slabs `free` are free.
-fn with_slabs(free: core::ops::Range<u32>) -> OwnedHeap {
+fn with_slabs(free: Range<u32>) -> OwnedHeap {
     let owned = heap(64, 1);
-    let set = owned.core().free_slabs().set;
-    for slab in (0..64).filter(|slab| !free.contains(slab)) {
-        set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS));
-    }
+    take_slabs(&owned, 0..free.start);
+    take_slabs(&owned, free.end..64);
     owned
+}
+
+fn take_slabs(owned: &OwnedHeap, taken: Range<u32>) {
+    let set = owned.core().free_slabs().set;
+    taken.for_each(|slab| _ = set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS)));
 }
 
 /// The only memory is a fully free run.
@@ -63,6 +68,39 @@ fn is_never_hidden(searches: &[(&str, Search)], made: fn() -> OwnedHeap, operate
         }
         assert!(inside > 4 && around > 4, "{inside} and {around} operations");
     }
+}
+
+/// A block is freed in a run that the search has read, and the last block of another run, which the
+/// search has not read, is allocated. So there is a free block all the time.
+#[test]
+fn a_free_block_may_move_to_a_run_that_a_search_has_read() {
+    let mut step = 0;
+    loop {
+        let owned = with_slabs(0..41);
+        owned.add_run_with(CLASS, 0, &[]);
+        owned.add_run_with(CLASS, 40, &[0]);
+        take_slabs(&owned, 1..40);
+        // The first run is not listed, and the levels of the list do not show the other one yet.
+        let (runs, index) = (owned.core().runs(), |slab| owned.layout.run_index(CLASS, slab));
+        runs.listed().remove_bits(index(0) / WORD_BITS, u32::MAX);
+        (0..2).for_each(|w| _ = runs.idle().remove_bits(w, u32::MAX));
+        let (above, _) = runs.listed().level(1);
+        runs.listed().at(above + index(40) / WORD_BITS / WORD_BITS).and_acquire(0);
+        let freed = NonNull::new(owned.core().slab_address(0) as *mut u8).unwrap();
+        let moves_block = || {
+            // SAFETY: the run has no free block.
+            unsafe { owned.heap.free(freed) };
+            runs.claim(runs.first_word(40), 1);
+        };
+        let (found, was_there) =
+            interrupted_at(step, moves_block, || owned.core().search(Group::alone(), true, CLASS, 0, false));
+        assert_ne!(found, Found::Nothing, "before operation {step}");
+        if !was_there {
+            break;
+        }
+        step += 1;
+    }
+    assert!(step > 4, "{step} operations");
 }
 
 #[test]

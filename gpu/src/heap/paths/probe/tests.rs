@@ -1,6 +1,7 @@
 //! Which blocks a probe claims, and which runs it unlists.
 
 use super::*;
+use crate::heap::structures::cursor::Span;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::lanes::Group;
 use crate::machine::Coords;
@@ -174,6 +175,48 @@ fn a_warp_that_finds_fully_free_words_gives_up_its_aged_cursor() {
             }
         }
         assert_eq!(cursor.span().is_aged(), is_aged);
+    }
+}
+
+/// Another group crosses the end of the aged cursor before operation `at` of the lane that ends the
+/// aged state, and stores the next span `gap` operations later.
+#[test]
+fn the_end_of_an_aged_cursor_is_replaced_by_one_group() {
+    for gap in [1, 2, 5, 20, u32::MAX] {
+        let (mut at, mut is_over, mut crossings) = (0, false, 0);
+        while !is_over {
+            let owned = heap(256, 1);
+            (0..100).for_each(|run| owned.add_run_with(SMALL, run, &[]));
+            let cursor = owned.core().cursor(SMALL, 0);
+            cursor.restart(cursor.span().aged());
+            let next = Span::new(owned.core().class(SMALL), 99, 1);
+            let (mut crossed, mut stored) = (None, false);
+            let other = |step: u32| {
+                let now = cursor.span();
+                // Also if the lane has taken all tickets, but has not crossed the end.
+                if step == at && now.runs() == 0 && now.left() >= 0 {
+                    assert!(now.left() == 0 || cursor.skip(now, now.left() as u32));
+                    assert!(cursor.take(1).is_crossed_by(1));
+                    crossed = Some(step);
+                }
+                if !stored && crossed.is_some_and(|crossed| step - crossed >= gap) {
+                    cursor.restart(next);
+                    stored = true;
+                }
+            };
+            let ran = interrupted(other, || owned.core().end_aged(Group::alone(), SMALL, 1));
+            is_over = ran.steps <= at;
+            crossings += u32::from(crossed.is_some());
+            if crossed.is_some() && !stored {
+                cursor.restart(next);
+            }
+            let last = cursor.span();
+            assert_eq!(ran.result, 1);
+            assert!(!last.is_aged() && last.runs() > 0, "before operation {at}");
+            assert_eq!(last.range() == next.range(), crossed.is_some(), "before operation {at}, {gap}");
+            at += 1;
+        }
+        assert!((2..at).contains(&crossings), "{crossings} crossings");
     }
 }
 

@@ -7,7 +7,7 @@ use crate::heap::paths::search::Found;
 use crate::heap::structures::cursor::Span;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::machine::Coords;
-use crate::test_lanes::{Order, on_ordered_lanes};
+use crate::test_lanes::{Order, interrupted, on_ordered_lanes};
 use crate::units::LaneMask;
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -22,12 +22,12 @@ const RUN: u32 = 7;
 /// Lanes that are a full warp, and some that are not.
 const MASKS: [u32; 3] = [u32::MAX, 0x00ff_3f00, 1];
 
-/// A heap of one run, which is the span of the cursor.
-fn one_run() -> OwnedHeap {
-    let owned = heap(64, 1);
+/// A heap of so many slabs with one run, which is the span of the cursor.
+fn one_run(slabs: u32) -> OwnedHeap {
+    let owned = heap(slabs, 1);
     owned.add_run(SMALL, RUN);
     let set = owned.core().free_slabs().set;
-    [0, 1].into_iter().for_each(|w| _ = set.remove_bits(w, u32::MAX));
+    (0..set.len()).for_each(|w| _ = set.remove_bits(w, u32::MAX));
     owned.core().cursor(SMALL, 0).restart(Span::new(owned.core().class(SMALL), RUN, 1));
     owned
 }
@@ -91,7 +91,7 @@ fn free_in_parts(owned: &OwnedHeap, order: &Order<'_>, (address, block): (NonNul
 fn the_parts_of_an_allocation_and_a_free_have_the_same_order() {
     // Once the run has its hints, and once it is in no set, so that the second part completes them.
     for (mask, has_hints) in MASKS.into_iter().flat_map(|mask| [(mask, true), (mask, false)]) {
-        let owned = one_run();
+        let owned = one_run(64);
         owned.core().cursor(SMALL, 0).take(5);
         if !has_hints {
             let runs = owned.core().runs();
@@ -113,7 +113,7 @@ fn the_parts_of_an_allocation_and_a_free_have_the_same_order() {
 fn a_use_of_a_block_is_between_its_claim_and_its_release() {
     // The tickets before, so that the blocks lie in one word, in two, and at the end of the span.
     for (mask, before) in MASKS.into_iter().flat_map(|mask| [0, 5, 224, 250].map(|before| (mask, before))) {
-        let owned = one_run();
+        let owned = one_run(64);
         owned.core().cursor(SMALL, 0).take(before);
         check(&owned, mask, |order| {
             for _ in 0..3 {
@@ -128,7 +128,7 @@ fn a_use_of_a_block_is_between_its_claim_and_its_release() {
 #[test]
 fn the_same_for_blocks_of_several_words_in_another_order() {
     for step in [1, 3] {
-        let owned = one_run();
+        let owned = one_run(64);
         check(&owned, u32::MAX, |order| {
             let blocks: Vec<_> = (0..4).map(|_| alloc(&owned, order)).collect();
             for i in 0..4 {
@@ -142,7 +142,7 @@ fn the_same_for_blocks_of_several_words_in_another_order() {
 #[test]
 fn the_same_for_blocks_that_a_search_finds() {
     for mask in MASKS {
-        let owned = one_run();
+        let owned = one_run(64);
         // No tickets are left, and there is no other span.
         owned.core().cursor(SMALL, 0).restart(Span::UNUSED.dry());
         owned.core().cursor(SMALL, 0).take(1);
@@ -156,7 +156,7 @@ fn the_same_for_blocks_that_a_search_finds() {
 #[test]
 fn the_same_for_a_block_of_all_lanes() {
     for mask in MASKS {
-        let owned = one_run();
+        let owned = one_run(64);
         check_with(order(&owned).apart(), mask, |order| {
             (0..2).for_each(|_| share(&owned, order, LaneMask(mask)))
         });
@@ -207,13 +207,18 @@ fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() 
 #[test]
 fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
     for mask in MASKS {
-        let owned = one_run();
+        // Each lane reads a word of each set.
+        let owned = one_run(32 * WORD_BITS);
         let runs = owned.core().runs();
         for w in 0..8 {
             runs.count_claim(RUN, runs.claim(runs.first_word(RUN) + w, u32::MAX), u32::MAX);
         }
-        // The run is listed, and the search removes it from the list.
+        let (start, end) =
+            [SMALL, SizeClass(SMALL.0 + 1)].map(|class| owned.layout.run_index(class, 0)).into();
+        runs.listed().remove_bits((start + RUN) / WORD_BITS, u32::MAX);
         runs.idle().remove_bits(RUN / WORD_BITS, 1 << (RUN % WORD_BITS));
+        // Of the leader, which first asks the levels of the list.
+        let hints = interrupted(|_| (), || [end, start].map(|to| runs.listed().next(start, to))).steps;
         let order = order(&owned);
         let search = |owned: &OwnedHeap, group| owned.core().search(group, true, SMALL, 0, false);
         let done = on_ordered_lanes(Some(&order), mask, Coords::SOLE, |group| search(&owned, group));
@@ -222,9 +227,11 @@ fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
         let of = |lane: usize| operations.iter().filter(move |(of, _)| *of == lane).map(|(_, seen)| seen);
         for lane in (0..32).filter(|lane| mask >> lane & 1 == 1) {
             // Each lane looks at both words first, and the leader at the end, too.
-            let (reads, last) = (of(lane).skip(2), of(leader).rev().nth(1).unwrap());
+            let before = 2 + if lane == leader { hints as usize } else { 0 };
+            let (reads, last) = (of(lane).skip(before), of(leader).rev().nth(1).unwrap());
             assert!(reads.clone().count() > 0, "lane {lane} reads nothing");
-            assert!(reads.clone().all(|seen| seen[leader] >= 2), "lane {lane} reads before the first look");
+            let is_behind = |seen: &[u32; 32]| seen[leader] >= hints + 2;
+            assert!(reads.clone().all(is_behind), "lane {lane} reads before the first look");
             let all = of(lane).count() as u32 - 2 * u32::from(lane == leader);
             assert_eq!(last[lane], all, "lane {lane} reads after the last look");
         }

@@ -56,8 +56,9 @@ std::thread_local! {
     static TIME: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The clock of lanes in unit tests: it advances with each reading, so that a test chooses the same
-/// starting places whenever it runs.
+/// The clock of lanes in unit tests, also for `thread::global_timer_nanos`. It advances with each
+/// reading by the same lane, so the places that a lane chooses by the time do not depend on the
+/// speed of the machine.
 pub fn clock() -> u64 {
     TIME.set(TIME.get() + 1);
     TIME.get()

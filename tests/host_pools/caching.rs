@@ -206,8 +206,8 @@ fn an_upstream_with_a_small_alignment_suffices() {
     assert!(pool.allocate(layout(3 * MIB, 512), &stream).is_err());
 }
 
-/// Creates and drops 2000 streams, each with three blocks, and waits for the work of `batch` dropped
-/// streams at a time. Returns the pool.
+/// Creates and drops 2000 streams, each with three blocks. Waits for the work of all streams, also
+/// of dropped ones, after each `batch` of them. Returns the pool.
 fn pool_after_streams(batch: usize) -> CachingPool<SyncDriverAllocator> {
     let (device, _) = cpu();
     let pool = CachingPool::builder().build_over(driver(&device)).unwrap();
@@ -229,7 +229,8 @@ fn pool_after_streams(batch: usize) -> CachingPool<SyncDriverAllocator> {
 fn thousands_of_streams_can_be_created_and_dropped() {
     let pool = pool_after_streams(1);
     let stats = pool.stats();
-    // The third block comes from the extent that the second one created.
+    // The third block comes from the extent that the second one created, and each stream uses the
+    // segment of the first one.
     assert_eq!((stats.live_blocks, stats.misses, stats.segments), (0, 4000, 1), "{stats:?}");
     pool.trim().unwrap();
     assert_eq!(pool.stats().usage.reserved_bytes, 0);

@@ -165,3 +165,26 @@ pub const LOWERED_ABOVE_A_SEARCH: Model = model(2, || {
 pub const SETTLED_BESIDE_A_SEARCH: Model = model(3, || {
     lower_beside_a_search(|heap| heap.settle_idle());
 });
+
+/// Does not hold. A thread frees a block of one run, and then claims the last block of another one.
+/// A search that sees the claim unlists that run, and may still read the list as it was before the
+/// free: a claim does not release.
+pub const MOVED_BY_ONE_THREAD: Model = model(3, || {
+    let (heap, class) = (Shared::new(33, 1), SizeClass::of(HALF as u32));
+    let [rest] = heap.take(32 * SLAB);
+    let [freed, _kept] = heap.take(HALF);
+    heap.retire();
+    assert!([(); 2].map(|()| heap.search(HALF).is_proof())[1]);
+    heap.free(rest);
+    assert!(heap.add_run(HALF));
+    while heap.heap.core().claim_slab() {}
+    let _first = heap.search(HALF).found().expect("the new run has two blocks");
+    heap.retire();
+    heap.heap.core().hide_listed(class, 0);
+    let move_block = move |heap: &Shared| {
+        heap.free(freed);
+        heap.search(HALF).found()
+    };
+    let (_, found) = both(&heap, move_block, |heap| heap.search(HALF));
+    assert!(!found.is_proof(), "{FAILED}");
+});

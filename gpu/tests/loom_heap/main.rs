@@ -4,8 +4,8 @@
 //! Not shown, and why:
 //!
 //! - "No allocation fails while a block is free that another thread freed, without an order that
-//!   the caller knows of." This does not hold: a search need not see such a free, and a free that
-//!   leaves its run listed is no move.
+//!   the caller knows of." This does not hold: a search need not see such a free, also if it sees
+//!   that the same thread claimed a block afterwards (`MOVED_BY_ONE_THREAD`).
 //! - Warps of more than one lane. In the model each lane has a warp to itself.
 //! - `FREED_BEFORE_A_SEARCH`, `MOVED_BESIDE_A_SEARCH` and `LAST_BLOCK` with two preemptions: they
 //!   did not end in 40 seconds. The models of `steps` have the first two for a single
@@ -98,6 +98,11 @@ const ACQ_REL: [&str; 3] = ["heap/release", "heap/remove", "heap/claim-slabs"];
 #[test]
 fn hints_prove_nothing() {
     LISTED_BESIDE_HINTS.fails(FAILED);
+}
+
+#[test]
+fn a_claim_does_not_release() {
+    MOVED_BY_ONE_THREAD.fails(FAILED);
 }
 
 #[test]

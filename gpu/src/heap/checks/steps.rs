@@ -3,6 +3,7 @@
 //! Compiled only under loom. A model of whole allocations hides most orderings of a search behind
 //! those of the cursor, and has too many executions to explore.
 
+use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
@@ -87,6 +88,13 @@ impl HeapCore {
     /// Retires all fully free runs: their slabs become free.
     pub fn retire_all(&self) {
         self.retire_idle(Group::alone(), 0, self.layout.slabs, true);
+    }
+
+    /// Clears the bit above the word that lists the run of the class at a slab, as if the thread
+    /// that listed it had not set the bit yet.
+    pub fn hide_listed(&self, class: SizeClass, run: u32) {
+        let (listed, w) = (self.runs().listed(), self.layout.run_index(class, run) / WORD_BITS);
+        listed.at(listed.level(1).0 + w / WORD_BITS).and_acquire(!(1 << (w % WORD_BITS)));
     }
 
     /// Clears the bit above the first word of idle runs, as a group does that found none there.

@@ -97,7 +97,7 @@ impl HeapCore {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::Found;
+    use super::{Entry, Found};
     use crate::heap::tests::heap::heap;
     use core::alloc::Layout;
 
@@ -125,6 +125,36 @@ mod tests {
         owned.core().free_unusual(first[0]);
         owned.core().overview().large_start().store_relaxed(slabs - 1);
         assert_eq!(alloc(), first[0]);
+    }
+
+    #[test]
+    fn all_slabs_of_a_large_allocation_have_entries_until_it_is_freed() {
+        let owned = heap(64, 1);
+        assert_eq!(owned.core().free_slabs().claim_at(0, 5), 5);
+        let entries = || [4, 5, 6, 7, 8].map(|slab| Entry(owned.core().runs().entry(slab).load_relaxed()));
+        let address = owned.core().alloc_large(3 << 14, 16);
+        assert_eq!(address, owned.core().slab_address(5));
+        let (fresh, rest) = (Entry::FRESH, Entry::REST);
+        assert_eq!(entries(), [fresh, Entry::large(3), rest, rest, fresh]);
+        owned.core().free_unusual(address);
+        assert_eq!(entries(), [fresh, Entry::FREE, Entry::FREE, Entry::FREE, fresh]);
+    }
+
+    #[test]
+    fn only_the_start_of_a_large_allocation_frees_it() {
+        let owned = heap(64, 1);
+        let address = owned.core().alloc_large(3 << 14, 16);
+        for wrong in [16, 1 << 14, 3 << 14] {
+            owned.core().free_unusual(address + wrong);
+            assert_eq!(
+                owned.core().runs().entry(0).load_relaxed(),
+                Entry::large(3).0,
+                "{wrong} bytes behind"
+            );
+        }
+        assert_eq!(owned.core().alloc_large(64 << 14, 16), 0);
+        owned.core().free_unusual(address);
+        assert_eq!(owned.core().alloc_large(64 << 14, 16), address);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! claim as many of its free blocks as lanes ask for. They unlist the runs that they find without
 //! any.
 //!
-//! A search can also prove that there is no memory: it reads level 0 of the list, of the idle set
-//! and of the free slabs once more. If all of it is zero for the class, and no move overlapped
-//! these reads, then nothing was removed meanwhile. So at their beginning no run of the class was
-//! listed, no run was idle, and there were no slabs for a run. Runs that the search itself unlists
-//! are not proof: while it does so, other threads may take the last block of one run and free a
-//! block of another. So it reads everything again.
+//! A search can also prove that there is no memory. It looks at the moves, and reads level 0 of the
+//! list, of the idle set and of the free slabs: no run of the class is listed, no run is idle, and
+//! no free slabs are enough for a run. Then it looks at the moves again. If there were none, nothing
+//! was removed from the sets meanwhile, so all of this was true at the first look, and no block of
+//! the class was free then (I5 of [`Runs`](crate::heap::structures::runs::Runs)). A full run that
+//! is listed is unlisted first, which is a move: meanwhile another thread may free a block in a run
+//! that the search has read, and take the last block of the full one.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass};
@@ -23,7 +24,8 @@ use crate::sync::NATIVE_LAYOUT;
 /// The most idle runs that are looked at for one of another class.
 const OTHERS: u32 = 8;
 
-/// The most times that a search reads the whole list.
+/// The attempts of a search to prove that there is no memory. One fails if a run is unlisted
+/// meanwhile, also by the search itself.
 const PROOFS: u32 = if NATIVE_LAYOUT { 4 } else { 2 };
 
 /// The most words of the idle set that a lane sweeps for runs to retire.
@@ -108,9 +110,7 @@ impl HeapCore {
             let next = |from| {
                 if is_exact { listed.scan(group, from, to) } else { listed.next_of(group, from, to) }
             };
-            let mut is_zero = true;
             while let Some(next) = next(from) {
-                is_zero = false;
                 // Each lane looks at the runs of a word.
                 let first = next / WORD_BITS;
                 let w = first + group.rank();
@@ -140,7 +140,7 @@ impl HeapCore {
             if served > 0 {
                 return Found::of(address);
             }
-            let Some(before) = before.filter(|_| is_zero) else { continue };
+            let Some(before) = before else { continue };
             if self.has_run(group, info) {
                 if group.leads() {
                     self.retire_one(salt, info.slabs);

@@ -10,8 +10,8 @@
 //! ends it when the hints are complete again.
 //!
 //! - I1. `open` is the number of moves that have begun and not ended.
-//! - I2. If a search reads the same word before and after, and `open` is zero, then no move
-//!   overlapped the search.
+//! - I2. If a search reads the same word before and after its reads of the sets, and `open` is
+//!   zero, then no move overlapped these reads.
 //!
 //! Any thread may add. Wait-free.
 //!
@@ -30,7 +30,7 @@ const BEGUN: u64 = 1 << 32;
 #[repr(C, align(32))]
 pub struct Moves(AtomicU64);
 
-/// The state of a [`Moves`] at the start of a search.
+/// The state of a [`Moves`] at the start of a proof.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Before(u64);
 
@@ -74,15 +74,15 @@ impl Moves {
         result
     }
 
-    /// The state at the start of a search.
+    /// The state at the start of a proof, for [`is_unchanged`](Self::is_unchanged).
     pub(in crate::heap) fn search(&self) -> Before {
         // ordering: acquire; pairs with `end`: a search reads the hints after every move that
         // ended.
         Before(self.0.at(SEARCH).load_acquire())
     }
 
-    /// Whether no move overlapped the search (I2). A fence must be between the
-    /// search's reads and this call.
+    /// Whether no move overlapped the reads of a proof (I2). A fence must be between these and this
+    /// call.
     pub(in crate::heap) fn is_unchanged(&self, before: Before) -> bool {
         // Relaxed: the fence orders it behind the reads of the search.
         before.0 as u32 == 0 && self.0.load_relaxed() == before.0

@@ -207,7 +207,7 @@ fn what_lanes_do_for_a_span_is_during_a_move_and_after_the_claim_of_its_slabs() 
 #[test]
 fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
     for mask in MASKS {
-        // Each lane reads a word of each set.
+        // Each set has a word for each lane.
         let owned = one_run(32 * WORD_BITS);
         let runs = owned.core().runs();
         for w in 0..8 {
@@ -217,7 +217,7 @@ fn all_lanes_of_a_failing_search_read_between_two_looks_at_the_moves() {
             [SMALL, SizeClass(SMALL.0 + 1)].map(|class| owned.layout.run_index(class, 0)).into();
         runs.listed().remove_bits((start + RUN) / WORD_BITS, u32::MAX);
         runs.idle().remove_bits(RUN / WORD_BITS, 1 << (RUN % WORD_BITS));
-        // Of the leader, which first asks the levels of the list.
+        // The operations by which the leader first reads the levels of the list.
         let hints = interrupted(|_| (), || [end, start].map(|to| runs.listed().next(start, to))).steps;
         let order = order(&owned);
         let search = |owned: &OwnedHeap, group| owned.core().search(group, true, SMALL, 0, false);

@@ -5,8 +5,8 @@
 
 use super::*;
 use crate::heap::structures::slabs::Slabs;
-use crate::heap::tests::heap::{OwnedHeap, heap};
-use crate::test_lanes::interrupted_at;
+use crate::heap::tests::heap::{OwnedHeap, heap, moves_of};
+use crate::test_lanes::{interrupted, interrupted_at};
 use core::alloc::Layout;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -196,4 +196,35 @@ fn slabs_of_a_claim_that_fails_are_not_hidden() {
             assert_ne!(owned.core().free_slabs().claim_at(31, 3), 3);
         },
     );
+}
+
+/// A heap in which only slab 5 is free. The levels of the list do not show its run, which is full.
+fn with_hidden_run() -> OwnedHeap {
+    let owned = with_slabs(5..41);
+    owned.add_run_with(CLASS, 40, &[]);
+    take_slabs(&owned, 6..40);
+    let runs = owned.core().runs();
+    (0..2).for_each(|w| _ = runs.idle().remove_bits(w, u32::MAX));
+    let (above, _) = runs.listed().level(1);
+    runs.listed().at(above + owned.layout.run_index(CLASS, 40) / WORD_BITS / WORD_BITS).and_acquire(0);
+    owned
+}
+
+#[test]
+fn a_search_that_unlists_a_run_reads_everything_again() {
+    let owned = with_hidden_run();
+    take_slabs(&owned, 5..6);
+    let moves = moves_of(owned.core().overview().class(CLASS), || {
+        assert_eq!(owned.core().search(Group::alone(), true, CLASS, 0, false), Found::Nothing);
+    });
+    assert_eq!(moves, 1);
+}
+
+#[test]
+fn a_search_makes_a_run_although_a_full_run_is_listed_again_and_again() {
+    let owned = with_hidden_run();
+    let lists = |_| owned.core().runs().listed().insert(owned.layout.run_index(CLASS, 40));
+    let ran = interrupted(lists, || owned.core().search(Group::alone(), true, CLASS, 0, true));
+    assert_eq!((ran.result, owned.is_free_slab(5)), (Found::Unsure, false));
+    assert!(owned.core().runs().starts(5, CLASS, 1));
 }

@@ -304,3 +304,32 @@ fn some_bits_are_as_many_as_wanted() {
     }
     assert_eq!([0, 4, 6].map(|salt| some_bits(0b0101_0101, 2, salt)), [0b101, 0b101_0000, 0b100_0001]);
 }
+
+#[test]
+fn a_run_is_made_of_the_first_free_slab_of_a_word_that_depends_on_the_salt() {
+    let owned = heap(256, 1);
+    let (heap, set) = (owned.core(), owned.core().free_slabs().set);
+    // In the middle of the sixth word.
+    assert!(heap.make_run(LARGE, 179 << 24));
+    assert!(heap.runs().starts(160, LARGE, 1) && !owned.is_free_slab(160) && owned.is_free_slab(161));
+    (0..8).for_each(|w| _ = set.remove_bits(w, u32::MAX));
+    assert!(!heap.make_run(LARGE, 179 << 24));
+    assert_eq!(heap.overview().common().open(), 0);
+}
+
+#[test]
+fn lanes_retire_as_many_runs_as_are_needed() {
+    for (least, freed) in [(1, 2), (4, 4), (6, 6), (7, 8), (100, 28)] {
+        let owned = heap(512, 1);
+        // Two runs of two slabs in each word but the first one.
+        let runs = || (1..8).flat_map(|w| [34 * w, 34 * w + 10]);
+        runs().for_each(|run| owned.add_run(PAIR, run));
+        let before = (0..512).filter(|slab| owned.is_free_slab(*slab)).count();
+        let retire = |owned: &OwnedHeap, group| assert!(owned.core().retire_idle(group, 0, least, true));
+        owned.on_lanes(0xff, Coords::SOLE, retire);
+        let after = (0..512).filter(|slab| owned.is_free_slab(*slab)).count();
+        assert_eq!(after - before, freed, "for {least} slabs");
+        let first = runs().filter(|run| owned.is_free_slab(*run)).count();
+        assert!(runs().take(first).all(|run| owned.is_free_slab(run)), "the first runs");
+    }
+}

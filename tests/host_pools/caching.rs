@@ -236,8 +236,8 @@ fn thousands_of_streams_can_be_created_and_dropped() {
     assert_eq!(pool.stats().usage.reserved_bytes, 0);
 }
 
-/// Which memory of the dropped streams is idle, and so how large an extent the second block creates,
-/// depends on how far their threads are.
+/// Which memory of the dropped streams is idle depends on how far their threads are. So does the
+/// size of the extent that the second block creates.
 #[test]
 fn thousands_of_streams_can_be_dropped_with_pending_frees() {
     let pool = pool_after_streams(50);

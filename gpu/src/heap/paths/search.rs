@@ -6,11 +6,11 @@
 //!
 //! A search can also prove that there is no memory. It looks at the moves, and reads level 0 of the
 //! list, of the idle set and of the free slabs: no run of the class is listed, no run is idle, and
-//! no free slabs are enough for a run. Then it looks at the moves again. If there were none, nothing
-//! was removed from the sets meanwhile, so all of this was true at the first look, and no block of
-//! the class was free then (I5 of [`Runs`](crate::heap::structures::runs::Runs)). A full run that
-//! is listed is unlisted first, which is a move: meanwhile another thread may free a block in a run
-//! that the search has read, and take the last block of the full one.
+//! no free slabs are enough for a run. Then it looks at the moves again. If there were none,
+//! nothing was removed from the sets meanwhile. So all of this was true at the first look, and no
+//! block of the class was free then (I5 of [`Runs`](crate::heap::structures::runs::Runs)). A full
+//! run that is listed is unlisted first, which is a move: meanwhile another thread may free a block
+//! in a run that the search has read, and take the last block of the full one.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass};

@@ -46,12 +46,6 @@ impl Moves {
         self.0.load_relaxed() as u32
     }
 
-    /// Number of moves that have begun.
-    #[cfg(all(test, not(loom)))]
-    pub fn begun(&self) -> u32 {
-        (self.0.load_relaxed() >> 32) as u32
-    }
-
     /// Begins a move. Relaxed: each step of the move that hides memory releases.
     #[inline(always)]
     pub(in crate::heap) fn begin(&self) {
@@ -160,6 +154,13 @@ impl Default for Overview {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    impl Moves {
+        /// Number of moves that have begun.
+        pub(in crate::heap) fn begun(&self) -> u32 {
+            (self.0.load_relaxed() >> 32) as u32
+        }
+    }
 
     #[test]
     fn the_number_of_moves_wraps_without_a_carry() {

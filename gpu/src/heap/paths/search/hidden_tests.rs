@@ -37,6 +37,15 @@ fn take_slabs(owned: &OwnedHeap, taken: Range<u32>) {
     taken.for_each(|slab| _ = set.remove_bits(slab / WORD_BITS, 1 << (slab % WORD_BITS)));
 }
 
+/// Clears the bits above the list of the class, as if the threads that listed the runs had not set
+/// them yet. No run is idle.
+fn hide_runs(owned: &OwnedHeap) {
+    let runs = owned.core().runs();
+    (0..2).for_each(|w| _ = runs.idle().remove_bits(w, u32::MAX));
+    let (above, _) = runs.listed().level(1);
+    runs.listed().at(above + owned.layout.run_index(CLASS, 40) / WORD_BITS / WORD_BITS).and_acquire(0);
+}
+
 /// The only memory is a fully free run.
 fn with_run() -> OwnedHeap {
     let owned = with_slabs(40..41);
@@ -81,11 +90,9 @@ fn a_free_block_may_move_to_a_run_that_a_search_has_read() {
         owned.add_run_with(CLASS, 40, &[0]);
         take_slabs(&owned, 1..40);
         // The first run is not listed, and the levels of the list do not show the other one yet.
-        let (runs, index) = (owned.core().runs(), |slab| owned.layout.run_index(CLASS, slab));
-        runs.listed().remove_bits(index(0) / WORD_BITS, u32::MAX);
-        (0..2).for_each(|w| _ = runs.idle().remove_bits(w, u32::MAX));
-        let (above, _) = runs.listed().level(1);
-        runs.listed().at(above + index(40) / WORD_BITS / WORD_BITS).and_acquire(0);
+        let runs = owned.core().runs();
+        runs.listed().remove_bits(owned.layout.run_index(CLASS, 0) / WORD_BITS, u32::MAX);
+        hide_runs(&owned);
         let freed = NonNull::new(owned.core().slab_address(0) as *mut u8).unwrap();
         let moves_block = || {
             // SAFETY: the run has no free block.
@@ -203,10 +210,7 @@ fn with_hidden_run() -> OwnedHeap {
     let owned = with_slabs(5..41);
     owned.add_run_with(CLASS, 40, &[]);
     take_slabs(&owned, 6..40);
-    let runs = owned.core().runs();
-    (0..2).for_each(|w| _ = runs.idle().remove_bits(w, u32::MAX));
-    let (above, _) = runs.listed().level(1);
-    runs.listed().at(above + owned.layout.run_index(CLASS, 40) / WORD_BITS / WORD_BITS).and_acquire(0);
+    hide_runs(&owned);
     owned
 }
 

@@ -48,11 +48,6 @@ impl HeapCore {
         free < FREE && self.has_holes(group, class, info, if free == 0 { HOLES } else { MANY_HOLES })
     }
 
-    /// Whether free blocks beside live ones are to be used where no slab is free.
-    pub(in crate::heap) fn has_any_holes(&self, group: Group, class: SizeClass, info: &ClassInfo) -> bool {
-        self.has_holes(group, class, info, HOLES)
-    }
-
     /// Whether at least one in `part` blocks of the class is free beside live ones, estimated from
     /// a few words of listed runs. Fully free words do not count: cursors have tickets for them.
     fn has_holes(&self, group: Group, class: SizeClass, info: &ClassInfo, part: u32) -> bool {

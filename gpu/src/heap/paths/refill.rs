@@ -5,8 +5,8 @@
 //! need the class draw from other cursors, on their slow path. So the number of consecutive round
 //! trips matters: five to continue with a span of the ring that has free blocks.
 //!
-//! In an [aged](super::aged) heap, a cursor gets no span: each lane [probes](super::probe) for a
-//! block.
+//! In an [aged](super::aged) heap, and if there is no memory for a span, a cursor gets none: each
+//! lane [probes](super::probe) for a block.
 //!
 //! Without free slabs, a span moves from the ring of another shard to this one, if the other ring
 //! is not the shorter one afterwards. If a span were in two rings, it would be occupied whenever
@@ -92,20 +92,16 @@ impl HeapCore {
         let look = |run| runs.starts(run, class, info.slabs).then(|| runs.free_words(run) > 0);
         let survey = ring.survey(group, &info, seen.slot(), look);
         let mut next = survey.free;
-        if PROBES && next.is_none() && !demand.must && self.is_aged(group, class, &info) {
-            next = Some(seen.aged());
-        }
-        if next.is_none() && (!seen.is_dry() || self.has_run(group, &info)) {
+        let is_aged = PROBES && next.is_none() && !demand.must && self.is_aged(group, class, &info);
+        if next.is_none() && !is_aged && (!seen.is_dry() || self.has_run(group, &info)) {
             next = self.find_span(group, demand, &info, survey);
         }
-        if PROBES && next.is_none() && demand.must && self.has_any_holes(group, class, &info) {
-            next = Some(seen.aged());
-        }
         if group.leads() {
-            let again = ring.after(&info, seen.slot()).dry();
-            self.cursor(class, shard).restart(next.unwrap_or(again));
+            // Models have no probes.
+            let none = if PROBES { seen.aged() } else { ring.after(&info, seen.slot()).dry() };
+            self.cursor(class, shard).restart(next.unwrap_or(none));
         }
-        next.is_some()
+        next.is_some() || is_aged
     }
 
     /// Finds memory for the next span and adds the span to the ring: many free slabs in a row, else

@@ -287,5 +287,15 @@ fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
 
 #[test]
 fn fully_free_words_are_no_holes() {
-    assert!(!is_aged(0, &(0..64).collect::<Vec<u32>>(), 32, false));
+    let owned = aged_heap(0, &(0..64).collect::<Vec<u32>>());
+    let is_aged = |owned: &OwnedHeap, group| owned.core().is_aged(group, SMALL, owned.core().class(SMALL));
+    assert!(owned.on_lanes(u32::MAX, Coords::SOLE, is_aged).results.iter().all(|is_aged| !is_aged));
+}
+
+#[test]
+fn a_cursor_is_aged_if_there_is_no_memory_for_a_span() {
+    let owned = aged_heap(0, &[]);
+    let replace = |owned: &OwnedHeap, group| owned.core().replace_span(group, demand(SMALL, 32));
+    assert!(owned.on_lanes(u32::MAX, Coords::SOLE, replace).results.iter().all(|is_found| !is_found));
+    assert!(owned.core().cursor(SMALL, 0).span().is_aged());
 }

@@ -64,7 +64,7 @@ impl HeapCore {
         must: bool,
     ) -> bool {
         let leads = refills && peers.leads();
-        let has_grown = self.grow(group, leads && !must, class, shard, seen, peers.count());
+        let has_grown = self.grow(leads && !must, class, shard, seen, peers.count());
         let mut rest = group.ballot(leads && !has_grown);
         let mut is_dry = false;
         // One turn for each leader of a group of peers.

@@ -175,7 +175,7 @@ fn slabs_are_not_hidden_while_a_lane_grows_a_cursor() {
         || with_slabs(0..4),
         |owned| {
             let seen = owned.core().cursor(CLASS, 0).take(1);
-            owned.core().grow(Group::alone(), true, CLASS, 0, seen, 1);
+            owned.core().grow(true, CLASS, 0, seen, 1);
         },
     );
 }

@@ -42,6 +42,19 @@ pub(in crate::heap) enum Found {
     Unsure,
 }
 
+/// The result of an attempt to prove that there is no memory for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) enum Proof {
+    /// There is none.
+    Nothing,
+    /// A run of the class is listed, at this index or after it.
+    Listed(u32),
+    /// There are free slabs for a run, or runs that can be made free.
+    Free,
+    /// A move overlapped the attempt.
+    Moved,
+}
+
 impl Found {
     /// The block at this address, if there is one.
     fn of(address: u64) -> Self {
@@ -91,7 +104,6 @@ impl HeapCore {
         makes_runs: bool,
     ) -> Found {
         let (runs, info) = (self.runs(), self.class(class));
-        let (moves, common) = (self.overview().class(class), self.overview().common());
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let middle = start + scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
@@ -101,11 +113,13 @@ impl HeapCore {
             let (mut from, to, is_exact) = match pass {
                 0 => (middle, end, false),
                 1 => (start, middle, false),
-                _ => (start, end, true),
+                _ => match self.prove(group, class) {
+                    Proof::Nothing => return Found::Nothing,
+                    Proof::Moved => continue,
+                    Proof::Free => (end, end, true),
+                    Proof::Listed(from) => (from, end, true),
+                },
             };
-            let before = is_exact.then(|| (moves.search(), common.search()));
-            // Orders the moves that the leader saw end before the reads of all lanes.
-            group.sync();
             let listed = runs.listed();
             let next = |from| {
                 if is_exact { listed.scan(group, from, to) } else { listed.next_of(group, from, to) }
@@ -140,26 +154,40 @@ impl HeapCore {
             if served > 0 {
                 return Found::of(address);
             }
-            let Some(before) = before else { continue };
-            if self.has_run(group, info) {
+            if is_exact && self.has_run(group, info) {
                 if group.leads() {
                     self.retire_one(salt, info.slabs);
                     if makes_runs {
                         self.make_run(class, salt);
                     }
                 }
-                return Found::Unsure;
-            }
-            // ordering: acquire; pairs with REMOVE and CLAIM_SLABS: the moves that hid memory
-            // from the reads above, before the leader's look at the moves.
-            SEARCH_END.fence_acquire();
-            group.sync();
-            let is_sure = || (moves.is_unchanged(before.0) && common.is_unchanged(before.1)).into();
-            if group.lead_64(is_sure) == 1 {
-                return Found::Nothing;
+                break;
             }
         }
         Found::Unsure
+    }
+
+    /// Tries to prove that there is no memory for a class. All lanes of the group take part.
+    #[inline(never)]
+    pub(in crate::heap) fn prove(&self, group: Group, class: SizeClass) -> Proof {
+        let (moves, common) = (self.overview().class(class), self.overview().common());
+        let before = (moves.search(), common.search());
+        // Orders the moves that the leader saw end before the reads of all lanes.
+        group.sync();
+        let (start, end) =
+            (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
+        if let Some(first) = self.runs().listed().scan(group, start, end) {
+            return Proof::Listed(first);
+        }
+        if self.has_run(group, self.class(class)) {
+            return Proof::Free;
+        }
+        // ordering: acquire; pairs with REMOVE and CLAIM_SLABS: the moves that hid memory from the
+        // reads above, before the leader's look at the moves.
+        SEARCH_END.fence_acquire();
+        group.sync();
+        let is_sure = || (moves.is_unchanged(before.0) && common.is_unchanged(before.1)).into();
+        if group.lead_64(is_sure) == 1 { Proof::Nothing } else { Proof::Moved }
     }
 
     /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of

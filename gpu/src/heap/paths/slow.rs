@@ -6,7 +6,7 @@ use crate::heap::layout::scatter::{hash, salt, scaled};
 use crate::heap::paths::NAP_NANOS;
 use crate::heap::paths::alloc::{Drawn, Ticket};
 use crate::heap::paths::probe::{PROBES, Probed};
-use crate::heap::paths::search::Found;
+use crate::heap::paths::search::{Found, Proof};
 use crate::heap::structures::cursor::{BIAS, Span};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::lanes::Group;
@@ -83,10 +83,20 @@ impl HeapCore {
         // A lane with a stale claim has no address: its cursor has a span, so it is not here.
         debug_assert!(stale == 0);
         let (mut address, mut found_whole) = (address, false);
-        if let Probed::Block { address: found, is_whole } = self.probe(group, address == 0, class, salt(0)) {
+        let probed = self.probe(group, address == 0, class, salt(0));
+        if let Probed::Block { address: found, is_whole } = probed {
             (address, found_whole) = (found, is_whole);
         }
         if !group.all(address != 0) {
+            let is_one = group.all(class.0 == group.broadcast_32(class.0));
+            // In a full heap, lanes fail here: with few registers on the stack.
+            if is_one
+                && group.all(address != 0 || probed == Probed::Empty)
+                && self.prove(group, class) == Proof::Nothing
+            {
+                self.note_failed(group, class, address == 0);
+                return address;
+            }
             return self.alloc_singly(group, class, address);
         }
         // If three of four lanes found fully free words, a group of `n` lanes ends the aged state
@@ -164,14 +174,7 @@ impl HeapCore {
                 nap(turn);
             }
             shard = other.unwrap_or(shard);
-            let mut searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
-            if PROBES && !group.all(!searches) {
-                let probed = self.probe(group, searches, class, salt(turn));
-                if let Probed::Block { address: found, .. } = probed {
-                    address = found;
-                }
-                searches &= address == 0;
-            }
+            let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
             if !group.all(!searches) {
                 let salt = thread::index_1d().wrapping_add(turn);
                 match self.search(group, searches, class, salt, turn >= PATIENCE) {

@@ -168,6 +168,46 @@ fn an_allocation_that_finds_no_memory_fails_at_once() {
 }
 
 #[test]
+fn a_group_whose_probes_see_no_run_fails_at_the_first_proof() {
+    let owned = heap(64, 1);
+    (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
+    while alloc(&owned).steps >= 100 {}
+    assert!(owned.core().cursor(LARGE, 0).span().is_aged());
+    let ran = alloc(&owned);
+    assert!(ran.result.is_none() && ran.steps < 40, "{} operations", ran.steps);
+    // A move that overlaps the proof.
+    for at in 0..ran.steps {
+        let mut is_in_time = false;
+        let move_nothing = |step| {
+            if step == at {
+                owned.core().overview().common().during(|| is_in_time = true);
+            }
+        };
+        let layout = Layout::from_size_align(4096, 1).unwrap();
+        let ran = interrupted(move_nothing, || owned.heap.alloc(layout));
+        assert!(ran.result.is_none() && is_in_time && owned.heap.contended_failures() == 0);
+    }
+}
+
+#[test]
+fn lanes_of_a_class_without_runs_fail_beside_lanes_that_find_blocks() {
+    let classes = [SizeClass::of(64), SizeClass::of(80), LARGE];
+    let owned = heap(64, 1);
+    (0..32).for_each(|run| owned.add_run_with(classes[0], run, &[7, 70]));
+    // Listed, but full.
+    (32..64).for_each(|run| owned.add_run_with(classes[1], run, &[]));
+    for class in classes {
+        owned.core().cursor(class, 0).restart(Span::UNUSED.aged());
+    }
+    let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+        let bytes = classes[group.lane() as usize % 3].bytes() as usize;
+        owned.heap.alloc(Layout::from_size_align(bytes, 1).unwrap()).is_some()
+    });
+    assert!(done.results.iter().enumerate().all(|(lane, is_some)| *is_some == (lane % 3 == 0)));
+    assert_eq!((owned.heap.failures(), owned.heap.contended_failures()), (21, 0));
+}
+
+#[test]
 fn an_allocation_waits_for_the_moves_of_other_threads() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));

@@ -23,9 +23,10 @@ use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::orderings::{INSERT, LOWER, RAISE, REMOVE};
 use crate::lanes::{Group, select_bit};
 use crate::sync::{AtomicU32, NATIVE_LAYOUT};
+use core::array::from_fn;
 
 /// Words that each lane reads at once in a scan.
-const AT_ONCE: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
+const AT_ONCE: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// The set. Its words, level after level, are in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -269,11 +270,14 @@ impl IndexSet {
     pub fn scan(&self, group: Group, from: u32, to: u32) -> Option<u32> {
         let (mut first, end) = (from >> WORD_LOG2, to.div_ceil(WORD_BITS).min(self.len));
         while first < end {
+            let word = |i: u32| first + i * group.count() + group.rank();
+            // All loads before the first result is needed: none depends on a condition. Relaxed: a
+            // search that fails has a fence behind its reads.
+            let rows: [u32; AT_ONCE as usize] =
+                from_fn(|i| self.word(word(i as u32).min(end - 1)).load_relaxed());
             let mut nonzero = 0;
-            for i in 0..AT_ONCE {
-                let w = first + i * group.count() + group.rank();
-                // Relaxed: a search that fails has a fence behind its reads.
-                nonzero |= u32::from(w < end && self.word(w).load_relaxed() != 0) << i;
+            for (i, row) in (0..AT_ONCE).zip(rows) {
+                nonzero |= u32::from(row != 0 && word(i) < end) << i;
             }
             let nonzero = group.union(nonzero);
             if nonzero != 0 {

@@ -2,12 +2,13 @@
 //!
 //! In a new heap, a warp that requests many classes needs a span for most of them. The leading
 //! lanes make these spans concurrently, each for its own cursor, of consecutive slabs from the hint
-//! of its shard on. If the slabs are not all free, or the ring of the cursor may have a free span,
-//! the group [refills](super::refill) cursor by cursor.
+//! of its shard on. Each lane adds its slabs to the hint, so that no two lanes, also of different
+//! SMs, claim the same ones. If the slabs are not all free, or the ring of the cursor may have a
+//! free span, the group [refills](super::refill) cursor by cursor.
 //!
-//! Cost, one after the other: loads of the ring and the hint; a load of the free slabs there; an
-//! atomic that claims them; the fence behind the entries and bits of the runs; an atomic that lists
-//! them; and the release at the end of the move.
+//! Cost, one after the other: loads of the ring; an atomic on the hint; a load of the free slabs
+//! there; an atomic that claims them; the fence behind the entries and bits of the runs; an atomic
+//! that lists them; and the release at the end of the move.
 
 use crate::heap::layout::class::{ClassInfo, SizeClass};
 use crate::heap::structures::cursor::Span;
@@ -22,8 +23,7 @@ const MOST: (u32, u32) = (32, 128);
 
 impl HeapCore {
     /// A new span for the cursor of each lane that `grows`, the leader of `lanes` lanes that
-    /// crossed the end of the span `seen`. All lanes of the group take part. Returns whether the
-    /// caller's cursor has a new span.
+    /// crossed the end of the span `seen`. Returns whether the caller's cursor has a new span.
     pub(in crate::heap) fn grow(
         &self,
         grows: bool,
@@ -38,7 +38,7 @@ impl HeapCore {
         if runs == 0 {
             return false;
         }
-        // Relaxed: a hint. Each lane of the shard takes other slabs.
+        // Relaxed: a hint.
         let len = runs * info.slabs;
         let first = self.layout.partition_start(shard).wrapping_add(self.hint(shard).add_relaxed(len));
         if first >= self.layout.slabs || len > self.layout.slabs - first {

@@ -4,13 +4,14 @@
 //! claim as many of its free blocks as lanes ask for. They unlist the runs that they find without
 //! any.
 //!
-//! A search can also prove that there is no memory. It looks at the moves, and reads level 0 of the
-//! list, of the idle set and of the free slabs: no run of the class is listed, no run is idle, and
-//! no free slabs are enough for a run. Then it looks at the moves again. If there were none,
-//! nothing was removed from the sets meanwhile. So all of this was true at the first look, and no
-//! block of the class was free then (I5 of [`Runs`](crate::heap::structures::runs::Runs)). A full
-//! run that is listed is unlisted first, which is a move: meanwhile another thread may free a block
-//! in a run that the search has read, and take the last block of the full one.
+//! [`prove`](HeapCore::prove) shows that there is no memory. It looks at the moves, and reads level
+//! 0 of the list, of the idle set and of the free slabs: no run of the class is listed, no run is
+//! idle, and no free slabs are enough for a run. Then it looks at the moves again. If there were
+//! none, nothing was removed from the sets meanwhile. So all of this was true at the first look,
+//! and no block of the class was free then (I5 of
+//! [`Runs`](crate::heap::structures::runs::Runs)). If a full run is listed, the search unlists it,
+//! and begins the proof again: meanwhile another thread may have freed a block in a run that was
+//! read, and taken the last block of the full one.
 
 use crate::heap::layout::bits::{WORD_BITS, low_bits};
 use crate::heap::layout::class::{ClassInfo, SizeClass};
@@ -24,8 +25,7 @@ use crate::sync::NATIVE_LAYOUT;
 /// The most idle runs that are looked at for one of another class.
 const OTHERS: u32 = 8;
 
-/// The attempts of a search to prove that there is no memory. One fails if a run is unlisted
-/// meanwhile, also by the search itself.
+/// The attempts of a search to prove that there is no memory.
 const PROOFS: u32 = if NATIVE_LAYOUT { 4 } else { 2 };
 
 /// The most words of the idle set that a lane sweeps for runs to retire.

@@ -19,7 +19,7 @@
 //!            ---> next span
 //!               | none
 //!               v
-//! probe      each lane a free block of a listed run, if the cursor is aged, dry or of little use;
+//! probe      each lane a free block of a listed run, if the cursor is aged or of little use;
 //!            without one, a new run of free slabs
 //!               | none
 //!               v

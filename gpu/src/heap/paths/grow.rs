@@ -2,9 +2,10 @@
 //!
 //! In a new heap, a warp that requests many classes needs a span for most of them. The leading
 //! lanes make these spans concurrently, each for its own cursor, of consecutive slabs from the hint
-//! of its shard on. Each lane adds its slabs to the hint, so that no two lanes, also of different
-//! SMs, claim the same ones. If the slabs are not all free, or the ring of the cursor may have a
-//! free span, the group [refills](super::refill) cursor by cursor.
+//! of its shard on. Each lane adds its slabs to the hint, so that lanes that grow at the same time,
+//! also of different SMs, rarely try the same ones. If the slabs are not all free, or the ring of
+//! the cursor may have a free span, the group [refills](super::refill) cursor by cursor, and stores
+//! the hint anew.
 //!
 //! Cost, one after the other: loads of the ring; an atomic on the hint; a load of the free slabs
 //! there; an atomic that claims them; the fence behind the entries and bits of the runs; an atomic
@@ -149,6 +150,22 @@ mod tests {
         // The cursor is at slot 1, so the span in slot 0 is another one.
         let seen = Span::UNUSED.in_slot(1);
         assert!(!owned.core().grow(true, CLASSES[3], 0, seen, 1));
+    }
+
+    #[test]
+    fn lanes_that_grow_at_the_same_time_take_different_slabs() {
+        for at in 0.. {
+            let owned = heap(1024, 1);
+            let grow = |class: SizeClass| owned.core().grow(true, class, 0, Span::UNUSED, 1);
+            let mut is_other = false;
+            let (is_one, was_there) = interrupted_at(at, || is_other = grow(CLASSES[1]), || grow(CLASSES[0]));
+            if !was_there {
+                break;
+            }
+            assert!(is_one && is_other, "before operation {at}");
+            let ends = [0, 1].map(|i| owned.core().cursor(CLASSES[i], 0).span().end());
+            assert_eq!(owned.core().hint(0).load_relaxed(), ends[0].max(ends[1]));
+        }
     }
 
     /// Whether a lone lane grows a new cursor of the class, for a group of `lanes` lanes.

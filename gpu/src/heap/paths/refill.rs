@@ -84,7 +84,9 @@ impl HeapCore {
         is_dry
     }
 
-    /// Replaces the span of a cursor. Returns whether there was another one, or the cursor is aged.
+    /// Replaces the span of a cursor. Returns whether there is another one, or lanes are to probe
+    /// because the class has holes. Without memory for a span, the cursor is aged, too, and this
+    /// returns false.
     fn replace_span(&self, group: Group, demand: Demand) -> bool {
         let Demand { class, shard, seen, .. } = demand;
         let (ring, info) = (self.ring(class, shard), *self.class(class));
@@ -149,7 +151,7 @@ impl HeapCore {
         let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
         // Relaxed: a hint. Each claim continues where the last one of the shard ended.
         let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
-        let from = if from < self.layout.slabs { from / WORD_BITS * WORD_BITS } else { 0 };
+        let from = if from < self.layout.slabs { from } else { start } / WORD_BITS * WORD_BITS;
         let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
         if slabs.len > 0 && group.leads() {
             hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));

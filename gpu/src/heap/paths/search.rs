@@ -110,14 +110,18 @@ impl HeapCore {
         let (mut served, mut address) = (0, 0);
         // First the runs that the levels of the list show, then all: only level 0 is exact.
         for pass in 0..2 + PROOFS {
-            let (mut from, to, is_exact) = match pass {
-                0 => (middle, end, false),
-                1 => (start, middle, false),
+            let (is_exact, mut is_free) = (pass >= 2, false);
+            let (mut from, to) = match pass {
+                0 => (middle, end),
+                1 => (start, middle),
                 _ => match self.prove(group, class) {
                     Proof::Nothing => return Found::Nothing,
                     Proof::Moved => continue,
-                    Proof::Free => (end, end, true),
-                    Proof::Listed(from) => (from, end, true),
+                    Proof::Listed(from) => (from, end),
+                    Proof::Free => {
+                        is_free = true;
+                        (end, end)
+                    }
                 },
             };
             let listed = runs.listed();
@@ -154,7 +158,7 @@ impl HeapCore {
             if served > 0 {
                 return Found::of(address);
             }
-            if is_exact && self.has_run(group, info) {
+            if is_free || is_exact && self.has_run(group, info) {
                 if group.leads() {
                     self.retire_one(salt, info.slabs);
                     if makes_runs {

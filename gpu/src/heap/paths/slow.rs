@@ -63,8 +63,8 @@ impl HeapCore {
     /// Allocates for the lanes without an address. All lanes of `group` have drawn tickets from the
     /// cursors of `shard`, in groups of the same class, and got what [`Drawn`] describes. They
     /// probe if the cursors of all lanes without an address are aged and no group crossed the end
-    /// of its span, and fail if that finds no listed run and there is proof that there is no
-    /// memory. Otherwise they take turns.
+    /// of its span. If all ask for one class, the probes see no listed run, and
+    /// [`prove`](Self::prove) shows that there is no memory, they fail. Otherwise they take turns.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) fn alloc_slow(
@@ -90,8 +90,9 @@ impl HeapCore {
         }
         if !group.all(address != 0) {
             let is_one = group.all(class.0 == group.broadcast_32(class.0));
-            // In a full heap, most groups fail here. A call of the search would store and load some
-            // 300 registers of each lane: that is what a kernel of such groups waits for.
+            // In a full heap, most groups fail here. Through the turns and the search they would
+            // save and restore many more registers on their stacks, which is most of the time of a
+            // kernel of such groups.
             if is_one
                 && group.all(address != 0 || probed == Probed::Empty)
                 && self.prove(group, class) == Proof::Nothing

@@ -64,6 +64,19 @@ fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
 }
 
 #[test]
+fn slabs_are_claimed_from_the_partition_on_if_the_hint_is_beyond_the_heap() {
+    let owned = heap(4096, 8);
+    let (start, info) = (owned.layout.partition_start(3), *owned.core().class(SizeClass::of(64)));
+    owned.core().hint(3).store_relaxed(5000);
+    let slabs = owned.core().claim_slabs(Group::alone(), &info, 3, 4, false);
+    owned.core().overview().common().end();
+    assert_eq!(
+        (slabs.first, owned.core().hint(3).load_relaxed()),
+        (start / WORD_BITS * WORD_BITS, slabs.len)
+    );
+}
+
+#[test]
 fn a_span_of_several_rows_is_added_as_several_spans() {
     let owned = heap(4096, 1);
     let info = *owned.core().class(LARGE);
@@ -260,14 +273,17 @@ fn aged_heap(free: u32, blocks: &[u32]) -> OwnedHeap {
     owned
 }
 
-/// Whether a warp that replaces a span of such a heap makes the cursor aged. `lanes` of the warp
-/// asked for the class.
+/// Whether a warp that replaces a span of such a heap makes the cursor aged because of holes.
+/// `lanes` of the warp asked for the class.
 fn is_aged(free: u32, blocks: &[u32], lanes: u32, must: bool) -> bool {
     let owned = aged_heap(free, blocks);
-    owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
+    let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
         owned.core().replace_span(group, Demand { must, ..demand(SMALL, lanes) })
     });
-    owned.core().cursor(SMALL, 0).span().is_aged()
+    let is_aged = owned.core().cursor(SMALL, 0).span().is_aged();
+    // Without memory for a span, the cursor is aged, too.
+    assert!(done.results.iter().all(|is_found| *is_found || is_aged));
+    done.results[0] && is_aged
 }
 
 #[test]
@@ -280,8 +296,8 @@ fn a_cursor_is_aged_if_its_class_has_holes_and_few_slabs_are_free() {
         // With few free blocks only if no slab is free; the sample of words is pseudo-random.
         assert_eq!([8, 0].map(|free| is_aged(free, &every(16), lanes, false)), [false, true]);
         assert!(!is_aged(8, &[], lanes, false));
-        // Not after probes that found nothing while there are free slabs.
-        assert!(!is_aged(8, &every(4), lanes, true) && is_aged(0, &every(4), lanes, true));
+        // Not after probes that found nothing.
+        assert!(!is_aged(8, &every(4), lanes, true) && !is_aged(0, &every(4), lanes, true));
     }
 }
 

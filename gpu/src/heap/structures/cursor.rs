@@ -88,14 +88,15 @@ impl Span {
         Span(self.0 & !LEFT | (left + BIAS as i32) as u64)
     }
 
-    /// This span after a search for other memory found none.
+    /// This span after a search for other memory found none. Where lanes probe, only an
+    /// [`aged`](Self::aged) cursor is dry.
     pub(in crate::heap) const fn dry(self) -> Self {
         Span(self.0 | DRY)
     }
 
-    /// No span: lanes are to use single free blocks of the class before free slabs. Its tickets are
-    /// for no block. The group that crosses their end decides again. Dry, so that others do not
-    /// wait for it.
+    /// No span: lanes are to use single free blocks of the class before free slabs, or there is no
+    /// memory for a span. Its tickets are for no block. The group that crosses their end decides
+    /// again. Dry, so that others do not wait for it.
     pub(in crate::heap) const fn aged(self) -> Self {
         Span::UNUSED.in_slot(self.slot()).with_left(AGED_TICKETS).dry()
     }

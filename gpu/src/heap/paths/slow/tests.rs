@@ -168,7 +168,7 @@ fn an_allocation_that_finds_no_memory_fails_at_once() {
 }
 
 #[test]
-fn a_group_whose_probes_see_no_run_fails_at_the_first_proof() {
+fn a_group_fails_at_the_first_proof_if_its_probes_see_no_run() {
     let owned = heap(64, 1);
     (0..64).for_each(|run| owned.add_run_with(LARGE, run, &[]));
     // The first ones unlist the runs.
@@ -205,7 +205,7 @@ fn aged_without_runs(free: &[u32]) -> (OwnedHeap, [SizeClass; 2]) {
     (owned, classes)
 }
 
-/// Which lanes of a warp get a block of these classes, one after the other.
+/// Which lanes of a warp get a block. Lane `i` asks for class `i` of the `n` classes, modulo `n`.
 fn served(owned: &OwnedHeap, classes: &[SizeClass]) -> Vec<bool> {
     let done = owned.on_lanes(u32::MAX, Coords::SOLE, |owned, group| {
         let bytes = classes[group.lane() as usize % classes.len()].bytes() as usize;

@@ -107,10 +107,10 @@ impl HeapCore {
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let middle = start + scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
-        let (mut served, mut address) = (0, 0);
+        let (mut served, mut address, mut is_free) = (0, 0, false);
         // First the runs that the levels of the list show, then all: only level 0 is exact.
         for pass in 0..2 + PROOFS {
-            let (is_exact, mut is_free) = (pass >= 2, false);
+            let is_exact = pass >= 2;
             let (mut from, to) = match pass {
                 0 => (middle, end),
                 1 => (start, middle),
@@ -120,7 +120,7 @@ impl HeapCore {
                     Proof::Listed(from) => (from, end),
                     Proof::Free => {
                         is_free = true;
-                        (end, end)
+                        break;
                     }
                 },
             };
@@ -158,14 +158,17 @@ impl HeapCore {
             if served > 0 {
                 return Found::of(address);
             }
-            if is_free || is_exact && self.has_run(group, info) {
-                if group.leads() {
-                    self.retire_one(salt, info.slabs);
-                    if makes_runs {
-                        self.make_run(class, salt);
-                    }
-                }
+            if is_exact && self.has_run(group, info) {
+                is_free = true;
                 break;
+            }
+        }
+        // If all proofs were overlapped, it is not known yet.
+        is_free = is_free || makes_runs && self.has_run(group, info);
+        if is_free && group.leads() {
+            self.retire_one(salt, info.slabs);
+            if makes_runs {
+                self.make_run(class, salt);
             }
         }
         Found::Unsure
@@ -176,6 +179,10 @@ impl HeapCore {
     pub(in crate::heap) fn prove(&self, group: Group, class: SizeClass) -> Proof {
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let before = (moves.search(), common.search());
+        // Then no proof is possible, and an unlisting would be a move that overlaps other proofs.
+        if group.lead_64(|| (before.0.is_quiet() && before.1.is_quiet()).into()) == 0 {
+            return Proof::Moved;
+        }
         // Orders the moves that the leader saw end before the reads of all lanes.
         group.sync();
         let (start, end) =

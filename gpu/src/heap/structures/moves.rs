@@ -34,6 +34,13 @@ pub struct Moves(AtomicU64);
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct Before(u64);
 
+impl Before {
+    /// Whether no move was under way.
+    pub(in crate::heap) fn is_quiet(self) -> bool {
+        self.0 as u32 == 0
+    }
+}
+
 impl Moves {
     #[cfg(not(target_arch = "nvptx64"))]
     /// The state before any move.
@@ -79,7 +86,7 @@ impl Moves {
     /// call.
     pub(in crate::heap) fn is_unchanged(&self, before: Before) -> bool {
         // Relaxed: the fence orders it behind the reads of the search.
-        before.0 as u32 == 0 && self.0.load_relaxed() == before.0
+        before.is_quiet() && self.0.load_relaxed() == before.0
     }
 }
 

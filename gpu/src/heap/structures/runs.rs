@@ -360,8 +360,10 @@ impl Runs<'_> {
         while rest != 0 && is_full(first + rest.trailing_zeros()) {
             rest &= rest - 1;
         }
-        if rest != bits {
-            rest |= self.overview().class(class).during(|| self.unlist(class, info, w, bits & !rest));
+        // Another thread may have unlisted them meanwhile.
+        let full = if rest == bits { 0 } else { bits & !rest & self.listed().word(w).load_relaxed() };
+        if full != 0 {
+            rest |= self.overview().class(class).during(|| self.unlist(class, info, w, full));
         }
         (rest != 0).then(|| first + rest.trailing_zeros())
     }

@@ -232,3 +232,15 @@ fn a_search_makes_a_run_although_a_full_run_is_listed_again_and_again() {
     assert_eq!((ran.result, owned.is_free_slab(5)), (Found::Unsure, false));
     assert!(owned.core().runs().starts(5, CLASS, 1));
 }
+
+#[test]
+fn a_search_beside_a_move_makes_a_run_and_unlists_nothing() {
+    let owned = with_hidden_run();
+    let moves = owned.core().overview().class(CLASS);
+    moves.begin();
+    let search = |makes_runs| owned.core().search(Group::alone(), true, CLASS, 0, makes_runs);
+    assert_eq!((search(false), owned.is_free_slab(5)), (Found::Unsure, true));
+    assert_eq!((search(true), owned.is_free_slab(5)), (Found::Unsure, false));
+    assert!(owned.core().runs().starts(5, CLASS, 1) && owned.hints(CLASS, 40).0);
+    assert_eq!((moves.open(), moves.begun()), (1, 1));
+}

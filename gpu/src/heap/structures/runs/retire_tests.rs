@@ -47,6 +47,15 @@ fn only_runs_before_the_first_open_one_are_unlisted() {
     let listed = |run| owned.hints(SMALL, run).0;
     assert_eq!([0, 2, 3, 5, 6, 9].map(listed), [true, false, false, true, true, true]);
     assert_eq!(runs.first_open(SMALL, info, w, 1 << 6), None);
+    // Runs that another thread unlisted meanwhile need no move.
+    let moves = |bits| {
+        moves_of(owned.core().overview().class(SMALL), || {
+            assert_eq!(runs.first_open(SMALL, info, w, bits), None);
+        })
+    };
+    assert_eq!([moves(1 << 2 | 1 << 3), moves(1 << 2 | 1), moves(1 << 2 | 1)], [0, 1, 0]);
+    assert!(!listed(0));
+    runs.listed().insert(owned.layout.run_index(SMALL, 0));
     // A run that became open meanwhile stays.
     assert_eq!(runs.unlist(SMALL, info, w, 1 | 1 << 5 | 1 << 9), 1 << 5 | 1 << 9);
     assert_eq!([0, 2, 3, 5, 6, 9].map(listed), [false, false, false, true, false, true]);

@@ -17,18 +17,18 @@ use crate::units::WARP_SIZE;
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy. An allocation that fails after them
 /// without a proof that there was no memory is counted separately.
-const TURNS: u32 = if NATIVE_LAYOUT { 4096 } else { 8 };
+const TURNS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
 
-/// Turns in which a group draws more tickets. In later turns it only searches.
-const DRAWS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
+/// Turns in which a group draws more tickets. In later turns it only searches, and makes a run if
+/// it finds none.
+const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
 
-/// Turns after which each turn of a group searches for single blocks, too, and makes a run if it
-/// finds none.
-const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 2 };
+/// The pause between two turns doubles each time this many turns have passed.
+const DOUBLING: u32 = if NATIVE_LAYOUT { 8 } else { TURNS };
 
-/// The pause between two turns doubles each time this many turns have passed, up to turn `DRAWS`.
-/// All pauses of an allocation together are at most 0.31 s.
-const DOUBLING: u32 = if NATIVE_LAYOUT { 16 } else { TURNS };
+/// The pause doubles this many times, to 0.6 ms: `nanosleep` takes at most 1 ms. All pauses of an
+/// allocation together are at most 30 ms.
+const DOUBLINGS: u32 = 11;
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
 const MOST_TAKEN: u32 = 64;
@@ -41,7 +41,7 @@ const LOOKS_EVERY: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 const ENDS: u32 = 32;
 
 // I3 of `cursor`, for 2^18 lanes: the tickets of the last attempt and one for each other turn.
-const _: () = assert!(!NATIVE_LAYOUT || ((MOST_TAKEN + 1 + DRAWS + 1) as u64) << 18 < BIAS);
+const _: () = assert!(!NATIVE_LAYOUT || ((MOST_TAKEN + 1 + PATIENCE + 1) as u64) << 18 < BIAS);
 
 /// In place of a class, for lanes that do not ask.
 const NONE: u32 = u32::MAX;
@@ -145,7 +145,7 @@ impl HeapCore {
             let missed = asks && peers.members().without(served) == peers.members();
             let (step, seen) = match drawn.seen {
                 seen if !asks || !peers.leads() => (Step::Draw, seen),
-                seen if turn > DRAWS => (Step::Search, seen),
+                seen if turn > PATIENCE => (Step::Search, seen),
                 seen if seen.is_crossed_by(peers.count()) => (Step::Refill, seen),
                 _ if missed => self.step(class, shard, peers.count(), turn),
                 seen => (Step::Draw, seen),
@@ -167,7 +167,7 @@ impl HeapCore {
                 break;
             }
             let looks = peers.count() == WARP_SIZE || turn % LOOKS_EVERY == LOOKS_EVERY - 1;
-            let draws_elsewhere = asks && (waits && looks || is_dry && turn < PATIENCE);
+            let draws_elsewhere = asks && turn < PATIENCE && (waits && looks || is_dry);
             let other = if group.all(!draws_elsewhere) {
                 None
             } else {
@@ -193,7 +193,7 @@ impl HeapCore {
             }
             peers = group.matching(if asks { class.0 } else { NONE });
             shard = group.read_32(shard, peers.leader());
-            drawn = self.draw(group, peers, asks && turn < DRAWS, class, shard);
+            drawn = self.draw(group, peers, asks && turn < PATIENCE, class, shard);
             if asks {
                 address = drawn.address;
             }
@@ -203,7 +203,7 @@ impl HeapCore {
     }
 
     /// Another shard for the groups of `peers` that have no tickets: one with tickets for blocks in
-    /// its cursor, after [`PATIENCE`] turns any other one. Each lane reads one cursor.
+    /// its cursor. Each lane reads one cursor.
     fn other(
         &self,
         group: Group,
@@ -222,7 +222,7 @@ impl HeapCore {
             let other = self.layout.shard_beside(shard, lanes, group.rank(), group.broadcast_32(salt));
             let span = self.cursor(SizeClass(class), other).span();
             let has_tickets = !span.is_dry() && span.runs() > 0 && span.left() >= lanes as i32;
-            let lanes = group.ballot(has_tickets || turn >= PATIENCE);
+            let lanes = group.ballot(has_tickets);
             if !lanes.is_empty() {
                 let other = group.read_32(other, lanes.leader());
                 found = if peers.leader() == leader { Some(other) } else { found };
@@ -283,7 +283,7 @@ impl HeapCore {
             // One more than all. If it left fewer tickets than lanes, the next draw would cross the
             // end, and the ring would not be surveyed.
             left + 1
-        } else if (turn >= PATIENCE || now.is_aged()) && cursor.skip(now, left) {
+        } else if (turn == PATIENCE || now.is_aged()) && cursor.skip(now, left) {
             // The compare-and-swap took all of them.
             1
         } else {
@@ -325,9 +325,9 @@ impl HeapCore {
     }
 }
 
-/// Waits before the next turn. The pause doubles every [`DOUBLING`] turns.
+/// Waits before the next turn.
 fn nap(turn: u32) {
-    thread::nanosleep(NAP_NANOS << (turn.min(DRAWS - 1) / DOUBLING));
+    thread::nanosleep(NAP_NANOS << (turn / DOUBLING).min(DOUBLINGS));
 }
 
 #[cfg(all(test, not(loom)))]

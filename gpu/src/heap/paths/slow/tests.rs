@@ -25,8 +25,8 @@ fn alloc(owned: &OwnedHeap) -> Ran<Option<u32>> {
 
 #[test]
 fn pauses_double_every_few_turns() {
-    let ran = interrupted(|_| (), || [0, DOUBLING - 1, DOUBLING, 3 * DOUBLING, DRAWS - 1, TURNS].map(nap));
-    assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 7, 300 << 7]);
+    let ran = interrupted(|_| (), || [0, DOUBLING - 1, DOUBLING, 3 * DOUBLING, 95, TURNS].map(nap));
+    assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 11, 300 << 11]);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_lane_leaves_a_large_full_span_while_there_are_free_slabs() {
     let (small, group) = (SizeClass::of(64), Group::alone());
     // 80 full runs: a lane that took 65 tickets in each turn would not come to their end.
     let info = *owned.core().class(small);
-    assert!(80 * info.blocks > DRAWS * (MOST_TAKEN + 1));
+    assert!(80 * info.blocks > PATIENCE * (MOST_TAKEN + 1));
     (0..80).for_each(|run| owned.add_run_with(small, run, &[]));
     let ring = owned.core().ring(small, 0);
     let mut survey = ring.survey(group, &info, 0, |_| None);
@@ -138,10 +138,7 @@ fn each_lane_looks_at_the_cursor_of_another_shard() {
     owned.core().cursor(LARGE, 4).restart(Span::UNUSED.aged());
     assert_eq!(other(&owned, 0b111, 0), None);
     owned.core().cursor(LARGE, 4).restart(Span::new(owned.core().class(LARGE), 0, 1).dry());
-    assert_eq!(
-        [0, PATIENCE - 1, PATIENCE].map(|turn| other(&owned, 0b111, turn).is_some()),
-        [false, false, true]
-    );
+    assert_eq!(other(&owned, 0b111, 0), None);
 }
 
 #[test]
@@ -252,9 +249,8 @@ fn an_allocation_waits_for_the_moves_of_other_threads() {
     while !alloc(&owned).pauses.is_empty() {}
     owned.core().overview().common().begin();
     let ran = alloc(&owned);
-    // All together, a part of a second.
     let nanos: u32 = ran.pauses.iter().sum();
-    assert!(ran.result.is_none() && (150_000_000..310_000_000).contains(&nanos), "{nanos} ns");
+    assert!(ran.result.is_none() && (15_000_000..30_000_000).contains(&nanos), "{nanos} ns");
     assert_eq!(owned.heap.contended_failures(), 1);
 }
 
@@ -267,7 +263,7 @@ fn a_lane_that_waits_for_long_takes_no_more_tickets() {
     assert_eq!((alloc(&owned).result, owned.heap.contended_failures()), (None, 1));
     // Each turn draws from one of two cursors, and not each turn has a draw (I3 of `cursor`).
     let taken = -[0, 4].map(|shard| owned.core().cursor(LARGE, shard).span().left()).iter().sum::<i32>();
-    assert!((PATIENCE as i32..=DRAWS as i32 + 3).contains(&taken), "{taken} tickets");
+    assert!((PATIENCE as i32 / 2..=PATIENCE as i32 + 3).contains(&taken), "{taken} tickets");
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl HeapCore {
 
     /// Makes a run from free slabs, as a lane does. Returns whether there were any.
     pub fn add_run(&self, class: SizeClass) -> bool {
-        self.make_run(class, 0)
+        self.make_run(class, 0).is_some()
     }
 
     /// Whether the run of the class at a slab is listed, as a free sees it.

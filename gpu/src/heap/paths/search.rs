@@ -31,6 +31,9 @@ const PROOFS: u32 = if NATIVE_LAYOUT { 4 } else { 2 };
 /// The most words of the idle set that a lane sweeps for runs to retire.
 const PASSES: u32 = if NATIVE_LAYOUT { 8 } else { 1 };
 
+/// In place of a slab: no run.
+const NONE: u32 = u32::MAX;
+
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::heap) enum Found {
@@ -55,6 +58,14 @@ pub(in crate::heap) enum Proof {
     Moved,
 }
 
+/// The blocks that a group has claimed for lanes of one class.
+struct Claims {
+    /// Number of lanes that have a block: the first ones.
+    served: u32,
+    /// The address of the caller's block, or 0.
+    address: u64,
+}
+
 impl Found {
     /// The block at this address, if there is one.
     fn of(address: u64) -> Self {
@@ -67,7 +78,8 @@ impl HeapCore {
     /// with different `salt` start at different runs and blocks.
     ///
     /// If a class has no free block, but there is memory for a run of it, this memory is left to
-    /// the cursors. If `makes_runs`, the group makes one run, which a later search finds.
+    /// the cursors. If `makes_runs`, the group makes a run of it, and claims blocks of that; also
+    /// if other threads took the free blocks that it found.
     #[inline(never)]
     pub(in crate::heap) fn search(
         &self,
@@ -107,9 +119,10 @@ impl HeapCore {
         let (start, end) =
             (self.layout.run_index(class, 0), self.layout.run_index(SizeClass(class.0 + 1), 0));
         let middle = start + scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
-        let (mut served, mut address, mut is_free) = (0, 0, false);
+        let (mut claims, mut is_free) = (Claims { served: 0, address: 0 }, false);
+        let listed = runs.listed();
         // First the runs that the levels of the list show, then all: only level 0 is exact.
-        for pass in 0..2 + PROOFS {
+        'passes: for pass in 0..2 + PROOFS {
             let is_exact = pass >= 2;
             let (mut from, to) = match pass {
                 0 => (middle, end),
@@ -124,7 +137,6 @@ impl HeapCore {
                     }
                 },
             };
-            let listed = runs.listed();
             let next = |from| {
                 if is_exact { listed.scan(group, from, to) } else { listed.next_of(group, from, to) }
             };
@@ -135,43 +147,43 @@ impl HeapCore {
                 let row = if w * WORD_BITS < end { listed.word(w).load_relaxed() } else { 0 };
                 let open = runs.first_open(class, info, w, row);
                 listed.settle(w);
-                let (mut lanes, served_before) = (group.ballot(open.is_some()), served);
+                let (mut lanes, before) = (group.ballot(open.is_some()), claims.served);
                 if lanes.is_empty() {
                     from = (first + group.count()) * WORD_BITS;
                     continue;
                 }
-                while !lanes.is_empty() && served < wanting.count() {
+                while !lanes.is_empty() && claims.served < wanting.count() {
                     let run = group.read_32(open.unwrap_or(0), lanes.leader());
-                    let (got, block) = self.claim_blocks(group, run, class, salt, wanting, served);
-                    if let Some(block) = block {
-                        address = self.block_address(info, run, block);
-                    }
-                    served += got;
+                    self.claim_blocks(group, run, class, salt, wanting, &mut claims);
                     lanes = lanes.without_leader();
                 }
-                // If this turn served no lane, other threads took all blocks of these runs. If it
-                // served some lanes, the next turn reads these words again.
-                if served == wanting.count() || served == served_before {
-                    return Found::of(address);
+                if claims.served == wanting.count() {
+                    return Found::of(claims.address);
+                }
+                // If this turn served some lanes, the next one reads these words again. Otherwise
+                // other threads took all blocks of these runs.
+                if claims.served == before {
+                    break 'passes;
                 }
             }
-            if served > 0 {
-                return Found::of(address);
+            if claims.served > 0 {
+                return Found::of(claims.address);
             }
             if is_exact && self.has_run(group, info) {
                 is_free = true;
                 break;
             }
         }
-        // If all proofs were overlapped, it is not known yet.
-        is_free = is_free || makes_runs && self.has_run(group, info);
-        if is_free && group.leads() {
-            self.retire_one(salt, info.slabs);
-            if makes_runs {
-                self.make_run(class, salt);
+        // Beside many threads that search, few groups get a block of a run that they find.
+        if claims.served == 0 && (is_free || makes_runs && self.has_run(group, info)) {
+            let run = group.lead_32(|| self.take_run(class, info, salt, makes_runs).unwrap_or(NONE));
+            if run != NONE {
+                // Without it, the other lanes may not see the bits of the new run yet.
+                group.sync();
+                self.claim_blocks(group, run, class, salt, wanting, &mut claims);
             }
         }
-        Found::Unsure
+        Found::of(claims.address)
     }
 
     /// Tries to prove that there is no memory for a class. All lanes of the group take part.
@@ -179,7 +191,8 @@ impl HeapCore {
     pub(in crate::heap) fn prove(&self, group: Group, class: SizeClass) -> Proof {
         let (moves, common) = (self.overview().class(class), self.overview().common());
         let before = (moves.search(), common.search());
-        // Then no proof is possible, and an unlisting would be a move that overlaps other proofs.
+        // Beside an open move no proof is possible. The caller is not to unlist the runs that this
+        // would find: that would be another move.
         if group.lead_64(|| (before.0.is_quiet() && before.1.is_quiet()).into()) == 0 {
             return Proof::Moved;
         }
@@ -201,8 +214,8 @@ impl HeapCore {
         if group.lead_64(is_sure) == 1 { Proof::Nothing } else { Proof::Moved }
     }
 
-    /// Claims free blocks of a run for the `wanting` lanes that are not `served`, by all lanes of
-    /// the group. Returns the number of claimed blocks, and the caller's block.
+    /// Claims free blocks of a run for the `wanting` lanes that are not served, by all lanes of the
+    /// group.
     fn claim_blocks(
         &self,
         group: Group,
@@ -210,11 +223,11 @@ impl HeapCore {
         class: SizeClass,
         salt: u32,
         wanting: Group,
-        served: u32,
-    ) -> (u32, Option<u32>) {
+        claims: &mut Claims,
+    ) {
         let (runs, info) = (self.runs(), self.class(class));
-        let (words, most) = (info.words(), wanting.count() - served);
-        let (mut total, mut block) = (0, None);
+        let (words, most) = (info.words(), wanting.count() - claims.served);
+        let mut total = 0;
         // The lanes read consecutive words, starting at one that depends on `salt`.
         let (mut round, shift) = (0, salt % words);
         while round < words && total < most {
@@ -230,16 +243,17 @@ impl HeapCore {
             while !claimers.is_empty() {
                 let lane = claimers.leader();
                 let (got, w) = (group.read_32(got, lane), group.read_32(w, lane));
-                let mine = wanting.rank().wrapping_sub(served + total);
-                if mine < got.count_ones() {
-                    block = Some(w * WORD_BITS + select_bit(got, mine));
+                let mine = wanting.rank().wrapping_sub(claims.served + total);
+                if wanting.is_member() && mine < got.count_ones() {
+                    let block = w * WORD_BITS + select_bit(got, mine);
+                    claims.address = self.block_address(info, run, block);
                 }
                 total += got.count_ones();
                 claimers = claimers.without_leader();
             }
             round += group.count();
         }
-        (total, block.filter(|_| wanting.is_member()))
+        claims.served += total;
     }
 
     /// Whether there are free slabs for a run of the class, or runs that can be made free. All
@@ -264,8 +278,15 @@ impl HeapCore {
         self.free_slabs().has(info.slabs)
     }
 
-    /// Makes a run of the class of free slabs. Returns whether there were any.
-    pub(in crate::heap) fn make_run(&self, class: SizeClass, salt: u32) -> bool {
+    /// Retires idle runs and, if `makes_runs`, makes a run of the class. Returns the first slab of
+    /// that run, if there were free slabs.
+    fn take_run(&self, class: SizeClass, info: &ClassInfo, salt: u32, makes_runs: bool) -> Option<u32> {
+        self.retire_one(salt, info.slabs);
+        if makes_runs { self.make_run(class, salt) } else { None }
+    }
+
+    /// Makes a run of the class of free slabs. Returns its first slab, if there were any.
+    pub(in crate::heap) fn make_run(&self, class: SizeClass, salt: u32) -> Option<u32> {
         let (info, free) = (self.class(class), self.free_slabs());
         let from = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
         let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
@@ -273,7 +294,7 @@ impl HeapCore {
             self.runs().dedicate(slabs.first, 1, class, info);
             free.moves.end();
         }
-        slabs.len > 0
+        (slabs.len > 0).then_some(slabs.first)
     }
 
     /// Makes the slabs of fully free runs free, about `least` slabs, from slab `start` on. All

@@ -26,8 +26,8 @@ const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
 /// The pause between two turns doubles each time this many turns have passed.
 const DOUBLING: u32 = if NATIVE_LAYOUT { 8 } else { TURNS };
 
-/// The pause doubles this many times, to 0.6 ms: `nanosleep` takes at most 1 ms. All pauses of an
-/// allocation together are at most 30 ms.
+/// The pause doubles this many times, to 0.6 ms: `nanosleep` takes at most 1 ms. The sum for an
+/// allocation is at most 30 ms; a GPU may take up to 50 ms for it.
 const DOUBLINGS: u32 = 11;
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
@@ -180,11 +180,17 @@ impl HeapCore {
             let searches = asks && (is_dry && other.is_none() || turn >= PATIENCE);
             if !group.all(!searches) {
                 let salt = thread::index_1d().wrapping_add(turn);
-                match self.search(group, searches, class, salt, turn >= PATIENCE) {
+                let found = self.search(group, searches, class, salt, turn >= PATIENCE);
+                match found {
                     Found::Block(found) => address = found,
                     Found::Nothing => asks = false,
-                    Found::Unsure if searches => nap(turn),
                     Found::Unsure => {}
+                }
+                // If a lane of the class found a block, the others search again at once.
+                let served = group.ballot(matches!(found, Found::Block(_)));
+                let is_lost = peers.members().without(served) == peers.members();
+                if searches && is_lost && found == Found::Unsure {
+                    nap(turn);
                 }
             }
             asks &= address == 0;

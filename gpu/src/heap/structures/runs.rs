@@ -360,7 +360,7 @@ impl Runs<'_> {
         while rest != 0 && is_full(first + rest.trailing_zeros()) {
             rest &= rest - 1;
         }
-        // Another thread may have unlisted them meanwhile.
+        // Another thread may have unlisted them meanwhile. Relaxed: a hint that saves a move.
         let full = if rest == bits { 0 } else { bits & !rest & self.listed().word(w).load_relaxed() };
         if full != 0 {
             rest |= self.overview().class(class).during(|| self.unlist(class, info, w, full));

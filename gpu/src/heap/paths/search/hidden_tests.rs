@@ -225,22 +225,41 @@ fn a_search_that_unlists_a_run_reads_everything_again() {
 }
 
 #[test]
-fn a_search_makes_a_run_although_a_full_run_is_listed_again_and_again() {
+fn a_search_uses_the_run_that_it_makes_although_a_full_run_is_listed_again_and_again() {
     let owned = with_hidden_run();
     let lists = |_| owned.core().runs().listed().insert(owned.layout.run_index(CLASS, 40));
     let ran = interrupted(lists, || owned.core().search(Group::alone(), true, CLASS, 0, true));
-    assert_eq!((ran.result, owned.is_free_slab(5)), (Found::Unsure, false));
-    assert!(owned.core().runs().starts(5, CLASS, 1));
+    let Found::Block(address) = ran.result else { panic!("{:?}", ran.result) };
+    assert_eq!((owned.block_at(CLASS, address).0, owned.is_free_slab(5)), (5, false));
 }
 
 #[test]
-fn a_search_beside_a_move_makes_a_run_and_unlists_nothing() {
+fn an_exact_search_beside_a_move_makes_a_run_and_unlists_nothing() {
     let owned = with_hidden_run();
     let moves = owned.core().overview().class(CLASS);
     moves.begin();
     let search = |makes_runs| owned.core().search(Group::alone(), true, CLASS, 0, makes_runs);
     assert_eq!((search(false), owned.is_free_slab(5)), (Found::Unsure, true));
-    assert_eq!((search(true), owned.is_free_slab(5)), (Found::Unsure, false));
-    assert!(owned.core().runs().starts(5, CLASS, 1) && owned.hints(CLASS, 40).0);
-    assert_eq!((moves.open(), moves.begun()), (1, 1));
+    let Found::Block(address) = search(true) else { panic!("no block") };
+    assert_eq!((owned.block_at(CLASS, address).0, owned.is_free_slab(5)), (5, false));
+    assert_eq!((owned.hints(CLASS, 40).0, moves.open(), moves.begun()), (true, 1, 1));
+}
+
+#[test]
+fn a_search_whose_run_is_taken_goes_on() {
+    for at in 0.. {
+        let owned = with_slabs(5..41);
+        owned.add_run_with(CLASS, 40, &[1]);
+        take_slabs(&owned, 6..40);
+        let runs = owned.core().runs();
+        let take = || _ = runs.claim(runs.first_word(40), u32::MAX);
+        let search = || owned.core().search(Group::alone(), true, CLASS, 0, true);
+        let (found, was_there) = interrupted_at(at, take, search);
+        let Found::Block(address) = found else { panic!("before operation {at}: {found:?}") };
+        assert!([5, 40].contains(&owned.block_at(CLASS, address).0));
+        if !was_there {
+            assert!(at > 5, "{at} operations");
+            break;
+        }
+    }
 }

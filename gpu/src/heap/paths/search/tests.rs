@@ -3,6 +3,7 @@
 use super::*;
 use crate::heap::tests::heap::{OwnedHeap, heap};
 use crate::machine::Coords;
+use std::collections::BTreeSet;
 use std::vec::Vec;
 
 /// 256 blocks in eight words, in one slab.
@@ -21,6 +22,23 @@ fn block(owned: &OwnedHeap, class: SizeClass, found: Found) -> Option<(u32, u32)
         Found::Block(address) => Some(owned.block_at(class, address)),
         _ => None,
     }
+}
+
+/// Claims blocks of a run for a group of which `served` lanes are served already. Returns how many
+/// were claimed, and the caller's.
+fn claim(
+    owned: &OwnedHeap,
+    run: u32,
+    salt: u32,
+    group: Group,
+    wanting: Group,
+    served: u32,
+) -> (u32, Option<u32>) {
+    let mut claims = Claims { served, address: 0 };
+    owned.core().claim_blocks(group, run, SMALL, salt, wanting, &mut claims);
+    let block = (claims.address != 0).then(|| owned.block_at(SMALL, claims.address));
+    assert!(block.is_none_or(|(of, _)| of == run));
+    (claims.served - served, block.map(|(_, block)| block))
 }
 
 /// Searches by lanes that all ask for the class.
@@ -49,7 +67,7 @@ fn a_free_block_in_any_word_of_a_run_is_found() {
     let group = Group::alone();
     for (run, free, salt) in [(1, 165, 0), (2, 3, 1), (3, 70, 7), (4, 255, 3)] {
         owned.add_run_with(SMALL, run, &[free]);
-        let claim = || owned.core().claim_blocks(group, run, SMALL, salt, group, 0);
+        let claim = || claim(&owned, run, salt, group, group, 0);
         assert_eq!((claim(), claim()), ((1, Some(free)), (0, None)));
     }
 }
@@ -59,7 +77,7 @@ fn lanes_get_the_blocks_that_all_of_them_claimed() {
     let owned = heap(256, 1);
     owned.add_run_with(SMALL, 7, &[5, 40, 41, 130, 250]);
     let claim = |served: u32| {
-        let claim = |owned: &OwnedHeap, group| owned.core().claim_blocks(group, 7, SMALL, 0, group, served);
+        let claim = |owned: &OwnedHeap, group| claim(owned, 7, 0, group, group, served);
         owned.on_lanes(LANES, Coords::SOLE, claim).results
     };
     // One of them is served already.
@@ -75,7 +93,7 @@ fn no_more_blocks_are_claimed_than_lanes_ask_for() {
     owned.add_run(SMALL, 7);
     let claim = |owned: &OwnedHeap, group: Group| {
         let wanting = group.filter(group.lane() != 5);
-        owned.core().claim_blocks(group, 7, SMALL, 0, wanting, 0)
+        claim(owned, 7, 0, group, wanting, 0)
     };
     let got = owned.on_lanes(LANES, Coords::SOLE, claim).results;
     assert_eq!(got, [(2, Some(0)), (2, None), (2, Some(1))]);
@@ -115,6 +133,21 @@ fn a_search_makes_a_run_of_an_idle_one_if_no_slab_is_free() {
         assert_eq!(owned.core().runs().starts(9, LARGE, 1), makes_runs);
         assert_eq!(owned.core().overview().common().open(), 0);
     }
+}
+
+#[test]
+fn a_search_serves_lanes_with_the_run_that_it_makes() {
+    let owned = heap(256, 1);
+    let search = |makes_runs| {
+        let search = |owned: &OwnedHeap, group| owned.core().search(group, true, LARGE, 0, makes_runs);
+        let found = owned.on_lanes(0b11_1111, Coords::SOLE, search).results;
+        let blocks: BTreeSet<_> = found.iter().filter_map(|found| block(&owned, LARGE, *found)).collect();
+        let others = found.iter().filter(|found| **found == Found::Unsure).count();
+        assert_eq!(blocks.len() + others, 6);
+        blocks.len()
+    };
+    // A run has four blocks. A search that makes no runs leaves the slabs to the cursors.
+    assert_eq!([search(false), search(true), search(true)], [0, 4, 4]);
 }
 
 #[test]
@@ -310,10 +343,10 @@ fn a_run_is_made_of_the_first_free_slab_of_a_word_that_depends_on_the_salt() {
     let owned = heap(256, 1);
     let (heap, set) = (owned.core(), owned.core().free_slabs().set);
     // In the middle of the sixth word.
-    assert!(heap.make_run(LARGE, 179 << 24));
+    assert_eq!(heap.make_run(LARGE, 179 << 24), Some(160));
     assert!(heap.runs().starts(160, LARGE, 1) && !owned.is_free_slab(160) && owned.is_free_slab(161));
     (0..8).for_each(|w| _ = set.remove_bits(w, u32::MAX));
-    assert!(!heap.make_run(LARGE, 179 << 24));
+    assert_eq!(heap.make_run(LARGE, 179 << 24), None);
     assert_eq!(heap.overview().common().open(), 0);
 }
 

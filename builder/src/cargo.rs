@@ -1,7 +1,7 @@
 //! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
 use crate::arch::Arch;
-use crate::compiler::{Compiler, WITHOUT_SLSR};
+use crate::compiler::Compiler;
 use crate::error::{Error, io};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -44,7 +44,7 @@ pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     }
     // The kernels use unstable language features and -Zbuild-std. This enables them on a stable
     // compiler.
-    command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1");
+    command.env("RUSTC", &compiler.rustc).env("RUSTC_BOOTSTRAP", "1").env("CARGO_TERM_COLOR", "never");
     command.current_dir(manifest.parent().unwrap_or(Path::new(".")));
     command
 }
@@ -61,9 +61,9 @@ pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> C
 pub(crate) fn flags(compiler: &Compiler, arch: Arch) -> String {
     let ptx_version = arch.ptx_version();
     let mut flags = format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}");
-    if compiler.disables_slsr {
+    for arg in &compiler.llvm_args {
         flags.push('\x1f');
-        flags.push_str(WITHOUT_SLSR);
+        flags.push_str(arg);
     }
     flags
 }
@@ -193,6 +193,41 @@ pub(crate) fn features(messages: &str, krate: &str) -> Option<Vec<String>> {
     Some(features.filter_map(|feature| feature.as_str().map(String::from)).collect())
 }
 
+/// LLVM's error if it would call a library, and what it means. LLVM does not say where.
+const NO_LIBRARY: &str = "rustc-LLVM ERROR: unsupported library call operation";
+const NO_LIBRARY_HINT: &str = "\
+    note: a kernel contains an operation that a GPU has neither an instruction nor a library for: a conversion of a\n      \
+    floating-point number to a 128-bit integer (`as u128`; `to_int_unchecked` works), `powi`, or arithmetic of `f128`";
+
+/// What cargo does, in a line of its own. It pads these words to twelve columns.
+const STATUS: [&str; 8] =
+    ["Adding", "Blocking", "Compiling", "Downloaded", "Downloading", "Finished", "Locking", "Updating"];
+
+/// Diagnostics of a build for a person: without what cargo does, a warning about the PTX version,
+/// which rustc prints for each crate, the numbers of warnings, and the command line of a rustc that
+/// reported errors.
+pub(crate) fn readable(diagnostics: &str) -> String {
+    let is_noise = |line: &&str| {
+        let status = line.get(..12).map(str::trim_start).filter(|_| line.get(12..13) == Some(" "));
+        let command = line.strip_prefix("  process didn't exit successfully: `");
+        status.is_some_and(|word| STATUS.contains(&word))
+            || line.starts_with("warning: `") && line.contains("` (lib) generated ")
+            || command.is_some_and(|rest| rest.contains("rustc ") && rest.ends_with("(exit status: 101)"))
+            || command.is_some_and(|rest| rest.contains("rustc ") && rest.ends_with("(exit status: 1)"))
+    };
+    let is_noted = |paragraph: &String| {
+        paragraph.is_empty()
+            || paragraph == "Caused by:"
+            || paragraph.starts_with("warning: unstable feature specified for `-Ctarget-feature`: `ptx")
+    };
+    let diagnostics = diagnostics.replace(NO_LIBRARY, &format!("{NO_LIBRARY}\n{NO_LIBRARY_HINT}"));
+    let lines = |text: &str| text.lines().filter(|line| !is_noise(line)).collect::<Vec<_>>().join("\n");
+    // Status lines precede a paragraph without a blank line between.
+    let paragraphs = diagnostics.split("\n\n").map(lines).filter(|paragraph| !is_noted(paragraph));
+    let text = paragraphs.collect::<Vec<_>>().join("\n\n");
+    if text.is_empty() { text } else { text + "\n" }
+}
+
 /// Result and output of a program.
 pub(crate) struct Output {
     pub succeeded: bool,
@@ -247,6 +282,40 @@ no message
     }
 
     #[test]
+    fn diagnostics_are_those_of_the_crates() {
+        let noise = "   Compiling core v0.0.0 (/core)\nwarning: unstable feature specified for `-Ctarget-feature`: \
+                     `ptx70`\n  |\n  = note: it can change\n\nwarning: `warpheap-device` (lib) generated 1 warning\n   \
+                     Compiling k v0.1.0 (/k)\n";
+        assert_eq!(readable(noise), "");
+        let error = "error[E0425]: cannot find value `x`\n --> src/lib.rs:1:1\n\nFor more information, try\n";
+        let counted = "warning: `k` (lib) generated 1 warning (1 duplicate)\n";
+        let failed = "error: could not compile `k` (lib)\n";
+        let caused = "\nCaused by:\n  process didn't exit successfully: `/bin/rustc -O` ";
+        let all = [noise, error, counted, failed, caused, "(exit status: 101)\n"].concat();
+        assert_eq!(readable(&all), [error, failed].concat());
+        // The reason of another failure stays.
+        for reason in
+            ["(signal: 9, SIGKILL: kill)\n", "(exit status: 101)\n  --- stderr\n  thread 'main' panicked\n"]
+        {
+            let all = [failed, caused, reason].concat();
+            assert!(
+                readable(&all).ends_with(reason.trim_start_matches("(exit status: 101)\n")),
+                "{}",
+                readable(&all)
+            );
+        }
+        let script = "\nCaused by:\n  process didn't exit successfully: `/target/build-script-build` (exit status: 101)\n";
+        assert_eq!(readable(script), script);
+        let from_llvm = readable(&format!("{NO_LIBRARY}\n{failed}"));
+        assert!(
+            from_llvm.contains("(`as u128`; `to_int_unchecked` works)") && from_llvm.ends_with(failed),
+            "{from_llvm}"
+        );
+        let warning = "warning: unused variable: `x`\n --> src/lib.rs:1:1\n";
+        assert_eq!(readable(warning), warning);
+    }
+
+    #[test]
     fn settings_that_locate_crates_and_networks_stay() {
         for name in
             ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_PROXY", "TMPDIR"]
@@ -256,15 +325,18 @@ no message
     }
 
     #[test]
-    fn the_flags_name_the_architecture_and_its_ptx_and_turn_off_slsr() {
-        let compiler = |disables_slsr| {
-            let (rustc, version, identity) = ("rustc".into(), String::new(), String::new());
-            Compiler { rustc, version, disables_slsr, identity }
+    fn the_flags_name_the_architecture_its_ptx_and_the_arguments_for_llvm() {
+        let compiler = |llvm_args: &[&'static str]| Compiler {
+            rustc: "rustc".into(),
+            version: String::new(),
+            disables_slsr: false,
+            llvm_args: llvm_args.to_vec(),
+            identity: String::new(),
         };
-        let flags = |arch: &str, disables_slsr| flags(&compiler(disables_slsr), arch.parse().unwrap());
-        assert!(flags("sm_80", true).starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
-        assert_ne!(flags("sm_70", true), flags("sm_80", true));
-        assert_eq!(flags("sm_80", false) + "\x1f-Cllvm-args=-opt-disable=slsr", flags("sm_80", true));
+        let flags = |arch: &str, llvm_args: &[_]| flags(&compiler(llvm_args), arch.parse().unwrap());
+        assert!(flags("sm_80", &["-Ca"]).starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
+        assert_ne!(flags("sm_70", &[]), flags("sm_80", &[]));
+        assert_eq!(flags("sm_80", &[]) + "\x1f-Ca\x1f-Cb", flags("sm_80", &["-Ca", "-Cb"]));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn functions(ptx: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name in the head of a function without its directive: ` (.param .b64 func_retval0) name(`.
-fn name_of_function(head: &str) -> Option<&str> {
+pub(crate) fn name_of_function(head: &str) -> Option<&str> {
     let head = head.trim_start();
     let head = head.strip_prefix('(').map_or(Some(head), |rest| Some(rest.split_once(')')?.1))?;
     head.split(['(', ';']).next().map(str::trim)

@@ -15,6 +15,10 @@ const OLDEST: (u32, u32) = (1, 96);
 /// Turns off LLVM's pass `slsr`, which makes wrong code (`docs/miscompiled.md`).
 pub(crate) const WITHOUT_SLSR: &str = "-Cllvm-args=-opt-disable=slsr";
 
+/// Makes LLVM write out conversions of 128-bit integers to floating-point numbers. Otherwise it
+/// would call a library, which a GPU does not have.
+pub(crate) const EXPAND_CONVERSIONS: &str = "-Cllvm-args=-expand-fp-convert-bits=64";
+
 /// Path of core's source in a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library";
 
@@ -31,6 +35,8 @@ pub struct Compiler {
     /// Whether its LLVM can turn off the pass `slsr`, which makes wrong code of some kernels, those
     /// with a sort for instance. [`Builder`](crate::Builder) does so.
     pub disables_slsr: bool,
+    /// Those of [`WITHOUT_SLSR`] and [`EXPAND_CONVERSIONS`] that its LLVM knows.
+    pub(crate) llvm_args: Vec<&'static str>,
     /// Full output of `-vV`.
     pub(crate) identity: String,
 }
@@ -199,9 +205,17 @@ impl SearchPaths {
             return reject(why, Some(sysroot));
         }
         // Printing the CPUs initialises LLVM, which rejects unknown arguments.
-        let probe = [WITHOUT_SLSR, "--print=target-cpus", "--target", TARGET];
-        let disables_slsr = self.output(rustc, probe).is_ok();
-        Some(Ok(Compiler { rustc: program(rustc, &sysroot), version, disables_slsr, identity }))
+        let is_known = |args: &[&'static str]| {
+            let probe = args.iter().copied().chain(["--print=target-cpus", "--target", TARGET]);
+            self.output(rustc, probe).is_ok()
+        };
+        let mut llvm_args = vec![WITHOUT_SLSR, EXPAND_CONVERSIONS];
+        if !is_known(&llvm_args) {
+            llvm_args.retain(|arg| is_known(&[*arg]));
+        }
+        let disables_slsr = llvm_args.contains(&WITHOUT_SLSR);
+        let rustc = program(rustc, &sysroot);
+        Some(Ok(Compiler { rustc, version, disables_slsr, llvm_args, identity }))
     }
 
     /// Output of `program` called with `args`.

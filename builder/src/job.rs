@@ -6,7 +6,7 @@ use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
 use crate::error::{Error, io};
 use crate::module::check_debug;
-use crate::{check, registers, stamp};
+use crate::{check, registers, stamp, unused};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -89,16 +89,19 @@ impl Job {
         }
         let output =
             cargo::run(cargo::cargo_with(&self.compiler, &self.package.manifest, flags).args(arguments))?;
+        let diagnostics = cargo::readable(&output.stderr);
         if !output.succeeded {
             let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
-            return Err(Error::Compile { name, arch, compiler, output: output.stderr });
+            return Err(Error::Compile { name, arch, compiler, output: diagnostics });
         }
         if in_build_script() {
-            eprint!("{}", output.stderr);
+            eprint!("{diagnostics}");
         }
         let Ok(text) = fs::read_to_string(ptx) else {
-            return Err(Error::NoPtx { path: ptx.into(), output: output.stderr });
+            return Err(Error::NoPtx { path: ptx.into(), output: diagnostics });
         };
+        let text = unused::without_unused(&text);
+        let written = fs::write(ptx, &text).map_err(io("write", ptx));
         let compared = match self.debug {
             Some(program) => check_debug(&self.package.name, program, &output.stdout),
             None => Ok(()),
@@ -107,7 +110,7 @@ impl Job {
             true => check::check_library(ptx, &text),
             false => check::check(ptx, &text),
         };
-        compared.and_then(checked).inspect_err(|_| drop(fs::remove_file(ptx)))
+        written.and(compared).and_then(checked).inspect_err(|_| drop(fs::remove_file(ptx)))
     }
 
     /// Cargo's list of the sources of the library, including those of its path dependencies.

@@ -109,6 +109,7 @@ mod tests {
             rustc: "rustc".into(),
             version: "rustc 1.96.0".into(),
             disables_slsr: true,
+            llvm_args: Vec::new(),
             identity: identity.into(),
         };
         let one = heading(&compiler("one"), "-Ca\x1f-Cb", &["rustc".into()]);

@@ -13,12 +13,13 @@
 //!
 //! Layers, each using only those before it: [`units`], [`mod@kernel`], `spill` → [`machine`] →
 //! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] → [`scans`] →
-//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`].
+//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`]. `runtime` has C
+//! functions that a GPU has no library for.
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
     target_arch = "nvptx64",
-    feature(abi_ptx, abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics)
+    feature(abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics, linkage)
 )]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
@@ -48,6 +49,8 @@ pub use lanes::selftest as lane_sums;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod machine;
 pub mod panic;
+#[cfg(any(target_arch = "nvptx64", all(test, not(loom))))]
+mod runtime;
 pub mod scans;
 pub mod shared;
 mod spill;
@@ -61,6 +64,10 @@ pub mod warp;
 /// A panic in a kernel is recorded for the host and ends its thread: see [`panic`](mod@panic).
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 #[panic_handler]
+#[expect(
+    unused_attributes,
+    reason = "rustc warns that it has no effect, but with it LLVM inlines the function"
+)]
 #[inline(always)]
 fn panic_handler(info: &core::panic::PanicInfo<'_>) -> ! {
     panic::end(info)

@@ -1,5 +1,6 @@
 //! The PTX of the primitives, of the kernels that ship and of the driver's tests, what one call of
-//! the heap costs, the machine code that the loader links, and which module calls CUDA's `malloc`.
+//! the heap costs, the machine code that the loader links, which module calls CUDA's `malloc`, and
+//! functions of C's library.
 
 mod barriers;
 mod call_sites;
@@ -8,4 +9,5 @@ mod malloc;
 mod opcodes;
 mod panics;
 mod reconvergence;
+mod runtime;
 mod support;

@@ -1,6 +1,8 @@
 //! The words of an arena: the root's and those of each shard.
 
-use super::lease::{Lease, MAX_LEASE, Piece};
+use super::lease::MAX_LEASE;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::lease::{Lease, Piece};
 use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 
 /// Zero granules remaining. Half the range is room for failing subtractions.

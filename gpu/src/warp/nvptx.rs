@@ -4,6 +4,7 @@ use crate::units::LaneMask;
 use core::arch::asm;
 
 mod intrinsics {
+    #[expect(improper_ctypes, reason = "an intrinsic: LLVM defines what it returns")]
     unsafe extern "unadjusted" {
         #[link_name = "llvm.nvvm.shfl.sync.up.i32p"]
         pub fn shuffle_up_found(mask: u32, value: u32, delta: u32, clamp: u32) -> (u32, bool);

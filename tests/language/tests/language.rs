@@ -9,8 +9,8 @@ use warpheap::simt::Mode;
 use warpheap::{Backend, Device, LaunchConfig, Module};
 use warpheap_device::kernel::{DeviceSlice, Kernel};
 use warpheap_language::kernels::{
-    evaluate, language_dyn, language_mutual, language_pointers, language_sort, language_tree, mutual,
-    pointers, sorted, tree,
+    LIBRARY, evaluate, language_dyn, language_library, language_mutual, language_pointers, language_sort,
+    language_tree, mutual, pointers, sorted, tree,
 };
 use warpheap_language::{PTX, PTX_MISSING};
 
@@ -20,6 +20,8 @@ const STACK_BYTES: u64 = 32 << 10;
 /// Bytes of the heap for each thread and number: two pairs for a stable sort, or a node of a tree.
 const SORT_BYTES: u64 = 64;
 const NODE_BYTES: u64 = 160;
+/// For each text: itself, which grows to 64 bytes, and its place in a vector.
+const TEXT_BYTES: u64 = 256;
 
 /// Most threads on the CPU, where each is a coroutine.
 const CPU_THREADS: u32 = 200;
@@ -123,10 +125,22 @@ fn recursion(fixture: &Fixture) {
     }
 }
 
+fn library(fixture: &Fixture) {
+    for shape in SHAPES {
+        for count in [1, 2, 9, 30] {
+            for (kind, function) in (0..).zip(LIBRARY) {
+                let args = |out| (kind, count, out);
+                check(fixture, shape, (count, TEXT_BYTES), language_library, args, |i| function(count, i));
+            }
+        }
+    }
+}
+
 #[test]
 fn kernels_compute_what_the_host_computes() {
     for fixture in fixtures() {
         sorts(&fixture);
         recursion(&fixture);
+        library(&fixture);
     }
 }

@@ -2,10 +2,12 @@
 //! calls the same function on the host and compares.
 
 mod dynamic;
+mod library;
 mod recursion;
 mod sort;
 
 pub use dynamic::{evaluate, pointers};
+pub use library::{called, compared, wide};
 pub use recursion::{mutual, tree};
 pub use sort::sorted;
 
@@ -27,6 +29,9 @@ fn next(state: &mut u64) -> u64 {
 fn checksum(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(1, |sum, number| (sum ^ number).wrapping_mul(0x100_0000_01b3).rotate_left(29))
 }
+
+/// What the kernel `language_library` computes, by its `kind`.
+pub const LIBRARY: [fn(u32, u64) -> u64; 3] = [compared, called, wide];
 
 /// Writes the result of thread `i` for `out[i]`.
 fn write(out: DeviceSlice<u64>, result: impl FnOnce(u64) -> u64) {
@@ -68,6 +73,14 @@ kernel! {
     /// `out` is live, and only this kernel accesses it.
     pub unsafe fn language_mutual(depth: u32, out: DeviceSlice<u64>) {
         write(out, |i| mutual(depth, i));
+    }
+
+    /// [`compared`], [`called`] or [`wide`], by `kind`, for `count`.
+    ///
+    /// # Safety
+    /// `out` is live, and only this kernel accesses it.
+    pub unsafe fn language_library(kind: u32, count: u32, out: DeviceSlice<u64>) {
+        write(out, |i| LIBRARY[kind as usize % LIBRARY.len()](count, i));
     }
 
     /// [`tree`] of `count` numbers.

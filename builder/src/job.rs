@@ -6,9 +6,10 @@ use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
 use crate::error::{Error, io};
 use crate::module::check_debug;
-use crate::{check, registers, stamp, unused};
+use crate::{check, registers, stamp, unsupported, unused};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// PTX that was built and checked.
@@ -40,7 +41,9 @@ pub(crate) struct Job {
 impl Job {
     pub fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.debug_assertions { "-checked" } else { "" };
-        let file = |limit: &str| self.output_dir.join(format!("{}{kind}{limit}.{arch}.ptx", self.library));
+        let set = set_of(&options.build_args);
+        let file =
+            |limit: &str| self.output_dir.join(format!("{}{set}{kind}{limit}.{arch}.ptx", self.library));
         let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
         let flags = cargo::flags(&self.compiler, arch);
@@ -89,7 +92,10 @@ impl Job {
         }
         let output =
             cargo::run(cargo::cargo_with(&self.compiler, &self.package.manifest, flags).args(arguments))?;
-        let diagnostics = cargo::readable(&output.stderr);
+        let mut diagnostics = cargo::readable(&output.stderr);
+        if output.stderr.contains(unsupported::ERROR) {
+            diagnostics.push_str(&unsupported::report(&self.representation(flags, arguments, ptx)?));
+        }
         if !output.succeeded {
             let (name, compiler) = (self.package.name.clone(), self.compiler.version.clone());
             return Err(Error::Compile { name, arch, compiler, output: diagnostics });
@@ -113,6 +119,20 @@ impl Job {
         written.and(compared).and_then(checked).inspect_err(|_| drop(fs::remove_file(ptx)))
     }
 
+    /// LLVM's intermediate representation of the kernels, of a second build with debug information
+    /// for the crate itself. Empty if there is none.
+    fn representation(&self, flags: &str, arguments: &[OsString], ptx: &Path) -> Result<String, Error> {
+        let file = ptx.with_extension("ll");
+        let is_output = |argument: &&OsString| argument.to_string_lossy().starts_with("--emit=");
+        let emit = [cargo::joined("--emit=llvm-ir=", &file), "-Cdebuginfo=line-tables-only".into()];
+        let arguments = arguments.iter().filter(|argument| !is_output(argument)).cloned().chain(emit);
+        cargo::run(cargo::cargo_with(&self.compiler, &self.package.manifest, flags).args(arguments))?;
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        // An error if it was not written.
+        drop(fs::remove_file(&file));
+        Ok(text)
+    }
+
     /// Cargo's list of the sources of the library, including those of its path dependencies.
     fn dependency_file(&self) -> PathBuf {
         self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
@@ -128,6 +148,17 @@ impl Job {
         copy(&ptx, &own)?;
         Ok(own)
     }
+}
+
+/// A part of the file's name for arguments such as `--features`, so that each set of them has its
+/// own file, which stays up to date while others are built.
+fn set_of(build_args: &[OsString]) -> String {
+    if build_args.is_empty() {
+        return String::new();
+    }
+    let mut hasher = DefaultHasher::new();
+    build_args.hash(&mut hasher);
+    format!("-{:016x}", hasher.finish())
 }
 
 fn lock(path: &Path) -> Result<File, Error> {

@@ -46,6 +46,7 @@ mod job;
 mod module;
 mod registers;
 mod stamp;
+mod unsupported;
 mod unused;
 
 pub use arch::{Arch, InvalidArch};

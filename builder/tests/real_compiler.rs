@@ -159,6 +159,54 @@ fn a_kernel_that_does_not_compile_is_reported_with_the_compilers_message() {
 }
 
 #[test]
+fn sets_of_features_do_not_replace_each_other() {
+    let Some(kernels) = kernels(
+        "set-kernels",
+        &KERNEL.replace("helper::VALUE", "if cfg!(feature = \"more\") { 4321 } else { 1234 }"),
+    ) else {
+        return;
+    };
+    let manifest = read(kernels.root.path().join("Cargo.toml"));
+    kernels.write("Cargo.toml", &format!("{manifest}[features]\nmore = []\n"));
+    let build = |args: &[&str]| {
+        let ptx = kernels.builder().build_args(args).build().unwrap();
+        let text = read(ptx.path);
+        (ptx.rebuilt, text.contains("4321"), text.contains("1234"))
+    };
+    let more = ["--features", "more"];
+    assert_eq!([build(&[]), build(&more)], [(true, false, true), (true, true, false)]);
+    assert_eq!([build(&more), build(&[])], [(false, true, false), (false, false, true)]);
+}
+
+#[test]
+fn one_line_precedes_the_compilers_message() {
+    if !has_compiler() {
+        return;
+    }
+    let message = Crate::new("short-kernels", &KERNEL.replace("helper::VALUE", "missing_value")).error();
+    let message = message.to_string();
+    let mut lines = message.lines();
+    assert!(lines.next().is_some_and(|line| line.contains("does not compile")), "{message}");
+    assert!(lines.next().is_some_and(|line| line.starts_with("error[E0425]")), "{message}");
+    assert!(!message.contains("--crate-name") && !message.contains("Compiling"), "{message}");
+}
+
+#[test]
+fn an_operation_that_a_gpu_has_no_library_for_is_named() {
+    if !has_compiler() {
+        return;
+    }
+    let wide = "(to.cast::<f64>().read() as u128 >> 99) as u32";
+    let message = Crate::new("wide-kernels", &KERNEL.replace("helper::VALUE", wide)).error().to_string();
+    assert!(
+        message.contains("  src/lib.rs:4:") && message.contains(", in `store`: a conversion"),
+        "{message}"
+    );
+    let back = "((to.read() as u128) << 99) as f64 as u32";
+    kernels("narrow-kernels", &KERNEL.replace("helper::VALUE", back)).unwrap().builder().build().unwrap();
+}
+
+#[test]
 fn unusable_ptx_is_rejected_every_time() {
     if !has_compiler() {
         return;

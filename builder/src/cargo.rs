@@ -206,17 +206,19 @@ pub(crate) fn readable(diagnostics: &str) -> String {
         let command = line.strip_prefix("  process didn't exit successfully: `");
         status.is_some_and(|word| STATUS.contains(&word))
             || line.starts_with("warning: `") && line.contains("` (lib) generated ")
-            || command.is_some_and(|rest| rest.contains("rustc ") && rest.ends_with("(exit status: 101)"))
-            || command.is_some_and(|rest| rest.contains("rustc ") && rest.ends_with("(exit status: 1)"))
+            || command.is_some_and(|rest| {
+                let reported = rest.ends_with("(exit status: 1)") || rest.ends_with("(exit status: 101)");
+                reported && rest.contains("rustc ")
+            })
     };
-    let is_noted = |paragraph: &String| {
+    let is_dropped = |paragraph: &String| {
         paragraph.is_empty()
             || paragraph == "Caused by:"
             || paragraph.starts_with("warning: unstable feature specified for `-Ctarget-feature`: `ptx")
     };
     let lines = |text: &str| text.lines().filter(|line| !is_noise(line)).collect::<Vec<_>>().join("\n");
     // Status lines precede a paragraph without a blank line between.
-    let paragraphs = diagnostics.split("\n\n").map(lines).filter(|paragraph| !is_noted(paragraph));
+    let paragraphs = diagnostics.split("\n\n").map(lines).filter(|paragraph| !is_dropped(paragraph));
     let text = paragraphs.collect::<Vec<_>>().join("\n\n");
     if text.is_empty() { text } else { text + "\n" }
 }

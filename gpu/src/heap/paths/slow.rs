@@ -17,17 +17,19 @@ use crate::units::WARP_SIZE;
 /// The number of attempts of an allocation. More than a few are needed only while other threads
 /// take all memory that is found, or keep the heap busy. An allocation that fails after them
 /// without a proof that there was no memory is counted separately.
-const TURNS: u32 = if NATIVE_LAYOUT { 128 } else { 8 };
+const TURNS: u32 = if NATIVE_LAYOUT { 176 } else { 8 };
 
 /// Turns in which a group draws more tickets. In later turns it only searches, and makes a run if
 /// it finds none.
-const PATIENCE: u32 = if NATIVE_LAYOUT { 32 } else { 4 };
+const PATIENCE: u32 = if NATIVE_LAYOUT { 128 } else { 4 };
 
-/// The pause between two turns doubles each time this many turns have passed.
-const DOUBLING: u32 = if NATIVE_LAYOUT { 8 } else { TURNS };
+/// The pause between two turns doubles each time this many turns have passed: up to
+/// [`PATIENCE`], and after it. Lanes of several classes take many turns, and long pauses would
+/// delay them.
+const DOUBLING: [u32; 2] = if NATIVE_LAYOUT { [16, 4] } else { [TURNS; 2] };
 
 /// The pause doubles this many times, to 0.6 ms: `nanosleep` takes at most 1 ms. The sum for an
-/// allocation is at most 30 ms; a GPU may take up to 50 ms for it.
+/// allocation is at most 26 ms; a GPU may take twice as long for it.
 const DOUBLINGS: u32 = 11;
 
 /// The most tickets that a group takes at once, for each of its lanes, if no block ahead is free.
@@ -333,7 +335,9 @@ impl HeapCore {
 
 /// Waits before the next turn.
 fn nap(turn: u32) {
-    thread::nanosleep(NAP_NANOS << (turn / DOUBLING).min(DOUBLINGS));
+    let late = turn.saturating_sub(PATIENCE);
+    let doublings = (turn - late) / DOUBLING[0] + late / DOUBLING[1];
+    thread::nanosleep(NAP_NANOS << doublings.min(DOUBLINGS));
 }
 
 #[cfg(all(test, not(loom)))]

@@ -271,6 +271,11 @@ impl IndexSet {
         let (mut first, end) = (from >> WORD_LOG2, to.div_ceil(WORD_BITS).min(self.len));
         while first < end {
             let word = |i: u32| first + i * group.count() + group.rank();
+            // One load is enough for the rest.
+            if end - first <= group.count() {
+                let row = self.word(word(0).min(end - 1)).load_relaxed();
+                return (!group.all(row == 0)).then_some(first << WORD_LOG2);
+            }
             // All loads before the first result is needed: none depends on a condition. Relaxed: a
             // search that fails has a fence behind its reads.
             let rows: [u32; AT_ONCE as usize] =

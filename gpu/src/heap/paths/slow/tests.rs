@@ -25,8 +25,9 @@ fn alloc(owned: &OwnedHeap) -> Ran<Option<u32>> {
 
 #[test]
 fn pauses_double_every_few_turns() {
-    let ran = interrupted(|_| (), || [0, DOUBLING - 1, DOUBLING, 3 * DOUBLING, 87, 88, TURNS].map(nap));
-    assert_eq!(ran.pauses, [300, 300, 600, 2400, 300 << 10, 300 << 11, 300 << 11]);
+    let turns = [0, 15, 16, 127, PATIENCE, 131, 132, 140, 143, 144, TURNS];
+    let ran = interrupted(|_| (), || turns.map(nap));
+    assert_eq!(ran.pauses, [0, 0, 1, 7, 8, 8, 9, 11, 11, 11, 11].map(|doublings| 300 << doublings));
 }
 
 #[test]

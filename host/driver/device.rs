@@ -190,9 +190,17 @@ impl Device {
     }
 
     /// Sets the size of the stack that each thread of later kernels has, and returns the size that
-    /// is in effect. The driver's default is 1 KiB, which is too small for most kernels with
-    /// recursion, `sort`, trait objects or formatting. A kernel that needs more fails with an
-    /// illegal address, or computes wrong results.
+    /// is in effect. Only kernels with recursion, `sort`, trait objects, formatting or other calls
+    /// through pointers need the setting ([`has_open_stack`]): the driver knows what other kernels
+    /// need. Without it, loading a module with such kernels gives them 16 KiB more than their
+    /// functions need once. In a context that the program owns
+    /// ([`from_raw_context`](Self::from_raw_context)), they have the limit of that context, 1 KiB
+    /// by default.
+    ///
+    /// [`has_open_stack`]: super::KernelAttributes::has_open_stack
+    ///
+    /// A kernel that needs more fails with an illegal address, or computes wrong results. A launch
+    /// fails before that if its functions need more than is set even without recursion.
     ///
     /// The driver reserves this memory for all threads that can be resident at a time: 8 GiB for 32
     /// KiB on an H100. On the CPU, an executor has the setting when it is created.

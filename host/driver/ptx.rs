@@ -5,10 +5,12 @@
 //! Attributes". Zero-sized parameters do not exist in PTX, so [`signature`] removes them from the
 //! program's parameters too.
 
+mod call_graph;
 mod extract;
 mod recursion;
 mod statements;
 
+pub(crate) use call_graph::{Stack, stacks};
 pub(crate) use extract::extract_kernels;
 pub use recursion::link_inputs;
 use std::collections::BTreeMap;

@@ -12,6 +12,7 @@ mod kernels;
 mod lifetimes;
 mod memory;
 mod modules;
+mod stacks;
 mod streams;
 mod support;
 mod watchdog;

@@ -3,8 +3,9 @@
 
 use crate::support::assembler::{assemble, ptxas};
 
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
     ("driver/kernels.ptx", include_str!("../driver/kernels.ptx")),
+    ("driver/recursion.ptx", include_str!("../driver/recursion.ptx")),
     ("driver/kernel_arguments/kernels.ptx", include_str!("../driver/kernel_arguments/kernels.ptx")),
 ];
 
@@ -21,7 +22,7 @@ fn ptxas_accepts_the_ptx_of_the_driver_tests() {
 #[should_panic(expected = "ptxas rejects the kernels")]
 fn a_missing_declaration_is_found() {
     let Some(ptxas) = ptxas() else { panic!("ptxas rejects the kernels, or would if it were there") };
-    let (_, ptx) = FILES[1];
+    let (_, ptx) = FILES[2];
     let declaration = ptx.lines().find(|line| line.contains(".local ")).expect("a kernel has local memory");
     assemble(&ptxas, &ptx.replace(declaration, ""), "sm_75");
 }

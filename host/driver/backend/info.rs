@@ -73,6 +73,13 @@ pub struct KernelAttributes {
     pub registers: u32,
     /// Bytes of local memory per thread: stack and spilled registers.
     pub local_bytes: u32,
+    /// Bytes of stack per thread that the kernel needs at least: the variables of its functions,
+    /// along a chain of direct calls that enters none of them twice.
+    pub stack_bytes: u64,
+    /// Whether the kernel can reach recursion or a call through a pointer. Then it may need more
+    /// stack, and its threads have what [`Device::set_stack_bytes`](crate::Device::set_stack_bytes)
+    /// sets. Otherwise the driver provides what it needs.
+    pub has_open_stack: bool,
     /// Bytes of static shared memory per block.
     pub shared_bytes: u32,
     /// Maximum threads per block.

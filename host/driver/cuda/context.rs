@@ -1,6 +1,7 @@
 //! A CUDA context, and making it current for the duration of a call.
 
 use super::panics::Panics;
+use super::stack::StackLimit;
 use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Handle, Status};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUlimit};
@@ -15,6 +16,7 @@ pub(super) struct Context {
     primary: bool,
     /// Panics of its kernels. `None` if there is no memory for them.
     panics: Option<Panics>,
+    stack: StackLimit,
 }
 
 impl Context {
@@ -24,7 +26,7 @@ impl Context {
         // SAFETY: the driver writes the handle to `raw`.
         let status = unsafe { (api.primary_ctx_retain)(&mut raw, device) };
         api.check("cuDevicePrimaryCtxRetain", status)?;
-        Context { api, device, raw: Handle(raw), primary: true, panics: None }.with_panics()
+        Context::new(api, device, raw, true).with_panics()
     }
 
     /// A context that the caller owns.
@@ -32,7 +34,7 @@ impl Context {
     /// # Safety
     /// It is live and outlives this value.
     pub unsafe fn foreign(api: &'static Api, raw: CUcontext) -> Result<Context> {
-        let mut context = Context { api, device: 0, raw: Handle(raw), primary: false, panics: None };
+        let mut context = Context::new(api, 0, raw, false);
         let mut device = 0;
         let current = context.enter()?;
         // SAFETY: the driver writes the device to `device`.
@@ -41,6 +43,10 @@ impl Context {
         drop(current);
         context.device = device;
         context.with_panics()
+    }
+
+    fn new(api: &'static Api, device: CUdevice, raw: CUcontext, primary: bool) -> Context {
+        Context { api, device, raw: Handle(raw), primary, panics: None, stack: StackLimit::default() }
     }
 
     /// The context, with a record of panics.
@@ -57,11 +63,20 @@ impl Context {
         self.panics.as_ref()
     }
 
-    /// Names the panic that made a call fail, if one did.
+    /// Whether this is the device's primary context.
+    pub fn is_primary(&self) -> bool {
+        self.primary
+    }
+
+    pub fn stack(&self) -> &StackLimit {
+        &self.stack
+    }
+
+    /// Names the panic that made a call fail, if one did, or a stack that may be too small.
     pub fn explain<T>(&self, done: Result<T>) -> Result<T> {
         done.map_err(|error| match &self.panics {
-            Some(panics) => panics.explain(error),
-            None => error,
+            Some(panics) => self.explain_stack(panics.explain(error)),
+            None => self.explain_stack(error),
         })
     }
 
@@ -113,7 +128,7 @@ impl Context {
         self.limit(limit)
     }
 
-    fn limit(&self, limit: CUlimit) -> Result<u64> {
+    pub fn limit(&self, limit: CUlimit) -> Result<u64> {
         let mut bytes = 0;
         // SAFETY: the driver writes the value to `bytes`.
         self.call("cuCtxGetLimit", |api| unsafe { (api.ctx_get_limit)(&mut bytes, limit) })?;

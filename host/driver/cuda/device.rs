@@ -191,7 +191,7 @@ impl DeviceBackend for CudaDevice {
     }
 
     fn set_stack_bytes(&self, bytes: u64) -> Result<u64> {
-        self.context.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, bytes)
+        self.context.set_stack_bytes(bytes)
     }
 
     fn synchronize(&self) -> Result<()> {

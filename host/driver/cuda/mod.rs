@@ -8,6 +8,7 @@ mod memory;
 mod module;
 mod panics;
 mod pool;
+mod stack;
 mod stream;
 mod sys;
 mod virtual_memory;

@@ -8,9 +8,10 @@ use super::sys::{
     UNSUPPORTED_PTX_VERSION,
 };
 use crate::driver::backend::{Function, KernelAttributes, ModuleBackend, Range};
-use crate::driver::ptx::Ptx;
+use crate::driver::ptx::{Ptx, Stack, stacks};
 use crate::error::{Bytes, Error, InvalidModule, Result};
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
+use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(super) struct CudaModule {
     context: Arc<Context>,
     raw: Handle<CUmodule>,
     log: String,
+    /// The stack of each kernel.
+    stacks: HashMap<String, Stack>,
     /// What the panic handler of the kernels reads, if they have it.
     panics: Option<PanicSettings>,
 }
@@ -53,7 +56,9 @@ impl CudaModule {
         let declared = Ptx::parse(ptx);
         let panics = context.panics().filter(|_| declared.globals.contains_key(SYMBOL));
         let panics = panics.map(Panics::settings);
-        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info), panics };
+        let stacks = stacks(ptx);
+        context.raise_stack_limit(stacks.values().copied());
+        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info), stacks, panics };
         module.load_kernels(&declared)?;
         Ok(module)
     }
@@ -107,7 +112,10 @@ impl ModuleBackend for CudaModule {
     fn function(&self, name: &'static str) -> Result<Function> {
         let function = self.raw_function(name)?;
         let ask = |attribute| self.attribute(function, attribute);
+        let stack = self.stacks.get(name).copied().unwrap_or_default();
         let attributes = KernelAttributes {
+            stack_bytes: stack.least,
+            has_open_stack: stack.is_open,
             registers: ask(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             local_bytes: ask(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             shared_bytes: ask(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,

@@ -97,6 +97,7 @@ impl StreamBackend for CudaStream {
                 unsafe { (api.func_set_attribute)(function, attribute, bytes) }
             })?;
         }
+        self.context.check_stack(launch.kernel, launch.function.attributes)?;
         if let Some(panics) = self.context.panics() {
             panics.launches(launch.function, launch.kernel);
         }

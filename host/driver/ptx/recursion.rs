@@ -17,10 +17,10 @@
 
 mod trampoline;
 
+use super::call_graph::CallGraph;
 use super::statements::{Kind, Statement, Statements};
 use super::{Tokens, code_alone};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write;
 use trampoline::{SUFFIX, Signature};
 
@@ -37,7 +37,7 @@ pub fn link_inputs(ptx: &str) -> Option<Vec<Cow<'_, str>>> {
     if code.contains(".alias") {
         return None;
     }
-    let functions = Functions::of(&code);
+    let functions = CallGraph::of(&code);
     let calls = functions.closing_calls();
     if calls.is_empty() {
         return Some(vec![Cow::Borrowed(ptx)]);
@@ -82,100 +82,6 @@ fn inserted(text: &str, mut insertions: Vec<(usize, &str)>) -> String {
         done = at;
     }
     result + &text[done..]
-}
-
-/// A direct call.
-#[derive(Clone, Copy)]
-struct Call<'a> {
-    target: &'a str,
-    /// The offset after the target's name.
-    end: usize,
-}
-
-/// The functions and kernels of a text, with their calls.
-struct Functions<'a> {
-    statements: Vec<Statement<'a>>,
-    /// Where in `statements` the definition of a function is.
-    defined: HashMap<&'a str, usize>,
-    /// The calls of each statement.
-    calls: Vec<Vec<Call<'a>>>,
-}
-
-impl<'a> Functions<'a> {
-    fn of(code: &'a str) -> Self {
-        let statements: Vec<_> = Statements::of(code).collect();
-        let calls: Vec<_> = statements.iter().map(|statement| calls(code, statement)).collect();
-        let is_defined = |statement: &Statement<'_>| {
-            matches!(statement.kind, Kind::Entry | Kind::Function)
-                && code[statement.start..statement.end].ends_with('}')
-        };
-        let named = statements.iter().enumerate().filter(|(_, statement)| is_defined(statement));
-        let defined = named.map(|(index, statement)| (statement.name, index)).collect();
-        Functions { statements, defined, calls }
-    }
-
-    fn definition(&self, name: &str) -> &Statement<'a> {
-        &self.statements[self.defined[name]]
-    }
-
-    /// Calls without which the call graph has no cycle: those that a depth-first search finds to
-    /// lead back to a function that it has entered and not left.
-    fn closing_calls(&self) -> Vec<Call<'a>> {
-        #[derive(Clone, Copy, PartialEq)]
-        enum State {
-            New,
-            Entered,
-            Left,
-        }
-        let mut states = vec![State::New; self.statements.len()];
-        let mut closing = Vec::new();
-        for root in 0..self.statements.len() {
-            if states[root] != State::New {
-                continue;
-            }
-            // The functions that were entered, each with its next call.
-            let mut path = vec![(root, 0)];
-            states[root] = State::Entered;
-            while let Some((function, next)) = path.last_mut() {
-                let Some(call) = self.calls[*function].get(*next) else {
-                    states[*function] = State::Left;
-                    path.pop();
-                    continue;
-                };
-                *next += 1;
-                let Some(&target) = self.defined.get(call.target) else { continue };
-                match states[target] {
-                    State::New => {
-                        states[target] = State::Entered;
-                        path.push((target, 0));
-                    }
-                    State::Entered => closing.push(*call),
-                    State::Left => {}
-                }
-            }
-        }
-        closing
-    }
-}
-
-/// The direct calls in a statement.
-fn calls<'a>(code: &'a str, statement: &Statement<'_>) -> Vec<Call<'a>> {
-    let mut calls = Vec::new();
-    let mut tokens = Tokens { rest: &code[statement.start..statement.end] };
-    while let Some(token) = tokens.next() {
-        if token != "call" && token != "call.uni" {
-            continue;
-        }
-        // `call (result), target, (arguments);`
-        if tokens.peek() == Some("(") {
-            while tokens.next().is_some_and(|token| token != ",") {}
-        }
-        // A register holds the target of an indirect call.
-        if let Some(target) = tokens.next().filter(|target| !target.starts_with('%')) {
-            calls.push(Call { target, end: statement.end - tokens.rest.len() });
-        }
-    }
-    calls
 }
 
 /// The directives before all others: version, target and size of addresses.

@@ -7,15 +7,12 @@ const HEAD: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";
 /// The direct calls of `ptx`: function and target.
 fn edges(ptx: &str) -> HashSet<(String, String)> {
     let code = code_alone(ptx);
-    let functions = Functions::of(&code);
-    let calls = functions.statements.iter().zip(&functions.calls);
-    calls
-        .flat_map(|(from, calls)| calls.iter().map(|call| (from.name.to_owned(), call.target.to_owned())))
-        .collect()
+    let graph = CallGraph::of(&code);
+    graph.calls().map(|(from, to)| (from.to_owned(), to.to_owned())).collect()
 }
 
 fn has_cycle(ptx: &str) -> bool {
-    !Functions::of(&code_alone(ptx)).closing_calls().is_empty()
+    !CallGraph::of(&code_alone(ptx)).closing_calls().is_empty()
 }
 
 fn two(ptx: &str) -> [String; 2] {

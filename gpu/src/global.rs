@@ -103,6 +103,13 @@ impl GlobalHeap {
         unsafe { parts.assume_init_ref() }
     }
 
+    /// Whether `address` is in the memory of the heap.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn contains(&self, address: *const u8) -> bool {
+        let handle = &self.parts().handle;
+        (address.addr()).wrapping_sub(handle.base().addr()) < handle.capacity() as usize
+    }
+
     /// The heap. If none is set, the calling thread ends.
     #[inline(always)]
     fn heap(&self, size: usize) -> &Heap {
@@ -172,7 +179,8 @@ unsafe impl GlobalAlloc for GlobalHeap {
 }
 
 /// Makes a heap the global allocator of this kernel crate. Use it once per module. On the host it
-/// has no effect: there, kernels are functions of the program and use its allocator.
+/// has no effect: there, kernels are functions of the program and use its allocator, which may be
+/// `warpheap::simt::KernelAllocator`.
 #[macro_export]
 macro_rules! global_heap {
     () => {

@@ -23,8 +23,8 @@ impl Module {
     /// device first; launches of the module wait until the call is done. The heap must outlive the
     /// launches, and each launch checks that it is still live.
     ///
-    /// On the CPU kernels allocate like the program, so the heap is only checked at this call and
-    /// at launches.
+    /// On the CPU kernels allocate like the program. They use `heap` if the program has a
+    /// [`KernelAllocator`](crate::simt::KernelAllocator) as its `#[global_allocator]`.
     ///
     /// # Errors
     /// [`InvalidModule`](crate::Error::InvalidModule), [`WrongDevice`](crate::Error::WrongDevice),
@@ -36,7 +36,11 @@ impl Module {
         let bytes = unsafe { &*(&raw const handle).cast::<HandleBytes>() };
         let mut named = None;
         handle.for_each_range(&mut |address, bytes| named = Some((address, bytes)));
-        self.write_handle(bytes, named)
+        self.write_handle(bytes, named, || {
+            // SAFETY: only kernels use it, in launches, each of which checks that the heap is live.
+            // Dropping the heap waits for them.
+            Some(unsafe { GlobalHeap::with_heap(handle) })
+        })
     }
 
     /// Undoes [`set_global_heap`](Self::set_global_heap). A thread that then uses `alloc` is
@@ -45,7 +49,7 @@ impl Module {
     /// # Errors
     /// As for [`set_global_heap`](Self::set_global_heap).
     pub fn clear_global_heap(&self) -> Result<()> {
-        self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES], None)
+        self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES], None, || None)
     }
 
     /// Waits for the device, then returns the faults of threads that used `alloc` while no heap was
@@ -65,10 +69,18 @@ impl Module {
         Ok(Faults::read(&words))
     }
 
-    fn write_handle(&self, bytes: &HandleBytes, names: Option<(u64, u64)>) -> Result<()> {
+    fn write_handle(
+        &self,
+        bytes: &HandleBytes,
+        names: Option<(u64, u64)>,
+        on_cpu: impl FnOnce() -> Option<GlobalHeap>,
+    ) -> Result<()> {
         let place = self.global_allocator(SYMBOL, BYTES)?;
         self.write_variables(names, || {
-            let Some(place) = place else { return Ok(()) };
+            let Some(place) = place else {
+                self.set_global_heap_on_cpu(on_cpu());
+                return Ok(());
+            };
             let (to, from) = (place.address, bytes.as_ptr().cast());
             let write = Transfer::Write { to, from, bytes: bytes.len() };
             // SAFETY: the handle is inside the variable, whose size was checked; no kernel runs.

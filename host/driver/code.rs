@@ -10,6 +10,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use warpheap_device::global::GlobalHeap;
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
 /// A range of device memory, and the number of the allocation that contains it.
@@ -48,6 +49,8 @@ pub(super) struct Code {
     named: RwLock<Variables>,
     /// What a panic ends, if the program has set it. For the CPU; a GPU has it in a variable.
     on_panic: Mutex<Option<OnPanic>>,
+    /// The heap of the kernels' `alloc`. For the CPU; a GPU has it in a variable.
+    global_heap: Mutex<Option<Arc<GlobalHeap>>>,
 }
 
 impl Code {
@@ -70,6 +73,7 @@ impl Code {
             functions: RwLock::default(),
             named: RwLock::default(),
             on_panic: Mutex::default(),
+            global_heap: Mutex::default(),
         })
     }
 
@@ -150,6 +154,16 @@ impl Code {
     /// Sets what a panic of a thread ends.
     pub fn set_on_panic(&self, on_panic: OnPanic) {
         *lock(&self.on_panic) = Some(on_panic);
+    }
+
+    /// The heap of the kernels' `alloc` on the CPU.
+    pub fn global_heap(&self) -> Option<Arc<GlobalHeap>> {
+        lock(&self.global_heap).clone()
+    }
+
+    /// Sets the heap of the kernels' `alloc` on the CPU.
+    pub fn set_global_heap(&self, heap: Option<GlobalHeap>) {
+        *lock(&self.global_heap) = heap.map(Arc::new);
     }
 
     /// The memory that the module's variables name. While the guard lives, nothing writes them.

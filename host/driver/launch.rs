@@ -9,7 +9,7 @@ use super::registry::{Lookup, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
 use crate::nvtx::NamedRange;
-use crate::simt::{Executor, Grid};
+use crate::simt::{Executor, Grid, Settings};
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
@@ -77,11 +77,13 @@ impl Stream {
         let (named, submission) = submit::<K>(module, &args)?;
 
         let grid = Grid { blocks: config.grid, threads: config.block };
-        let on_panic = module.code().on_panic();
+        let (on_panic, global_heap) = (module.code().on_panic(), module.code().global_heap());
         let cpu_job = || -> CpuJob {
+            let global_heap = global_heap.clone();
             // SAFETY: P1 and P3 to P6 of `Stream::launch`.
             let run = move |executor: &Executor| unsafe {
-                executor.run_with::<K>(grid, args, on_panic.unwrap_or(executor.on_panic()))
+                let on_panic = on_panic.unwrap_or(executor.settings().on_panic);
+                executor.run_with::<K>(grid, args, Settings { on_panic, global_heap })
             };
             Box::new(run)
         };

@@ -7,6 +7,7 @@ use crate::error::{InvalidModule, Result};
 use crate::lock::lock;
 use std::fmt;
 use std::sync::Arc;
+use warpheap_device::global::GlobalHeap;
 use warpheap_device::kernel::Kernel;
 
 /// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double",
@@ -147,6 +148,11 @@ impl Module {
     /// bytes. `None` on the CPU.
     pub(crate) fn global_allocator(&self, name: &'static str, bytes: u64) -> Result<Option<Range>> {
         self.code.variable(name, bytes, InvalidModule::NoGlobalHeap { symbol: name })
+    }
+
+    /// Sets the heap of the kernels' `alloc` on the CPU.
+    pub(crate) fn set_global_heap_on_cpu(&self, heap: Option<GlobalHeap>) {
+        self.code.set_global_heap(heap);
     }
 
     pub(super) fn code(&self) -> &Code {

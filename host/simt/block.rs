@@ -131,7 +131,7 @@ impl Block {
     ) -> Result<Stop, SimtError> {
         (panic.thread, panic.block) = (warp as u32 * WARP_SIZE + lane, self.number);
         launch.record(panic);
-        match launch.on_panic {
+        match launch.settings.on_panic {
             OnPanic::EndThread => self.end(warp, lane, machine).map(|()| Stop::Ends),
             // `Launch::finish` returns the recorded panic instead.
             OnPanic::EndGrid => Err(SimtError::Panic(Box::default())),

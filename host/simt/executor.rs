@@ -4,7 +4,7 @@ use super::block::Block;
 use super::error::SimtError;
 use super::grid::{Grid, Mode, Stats};
 use super::lane::Lane;
-use super::launch::{Launch, Start};
+use super::launch::{Launch, Settings, Start};
 use super::panic::{OnPanic, install_hook};
 use super::stack::StackPool;
 use super::{parallel, replay};
@@ -112,9 +112,9 @@ impl Executor {
         self.mode
     }
 
-    /// What a panic of a thread ends, unless the module of a launch says otherwise.
-    pub(crate) fn on_panic(&self) -> OnPanic {
-        self.on_panic
+    /// The settings of runs, unless the module of a launch says otherwise.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { on_panic: self.on_panic, global_heap: None }
     }
 
     /// Number of SMs that kernels see.
@@ -145,10 +145,10 @@ impl Executor {
     /// memory.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         // SAFETY: the caller's promises P1 and P3 to P6.
-        unsafe { self.run_with::<K>(grid, args, self.on_panic) }
+        unsafe { self.run_with::<K>(grid, args, self.settings()) }
     }
 
-    /// As [`run`](Self::run). A panic ends what `on_panic` says.
+    /// As [`run`](Self::run), with the settings of a module.
     ///
     /// # Safety
     /// As for [`run`](Self::run).
@@ -156,12 +156,12 @@ impl Executor {
         &self,
         grid: Grid,
         args: K::Args,
-        on_panic: OnPanic,
+        settings: Settings,
     ) -> Result<Stats, SimtError> {
         // A lane cannot suspend on an unwinding OS thread, so run on another one.
         if std::thread::panicking() {
             // SAFETY: the caller's promises P1 and P3 to P6; the new thread is not unwinding.
-            let run = move || unsafe { self.run_here::<K>(grid, args, on_panic) };
+            let run = move || unsafe { self.run_here::<K>(grid, args, settings) };
             return std::thread::scope(|scope| {
                 let thread = counted(run).and_then(|run| Builder::new().spawn_scoped(scope, run));
                 let thread = thread.map_err(|error| SimtError::Thread { why: error.to_string() })?;
@@ -169,7 +169,7 @@ impl Executor {
             });
         }
         // SAFETY: the caller's promises P1 and P3 to P6; this thread is not unwinding.
-        unsafe { self.run_here::<K>(grid, args, on_panic) }
+        unsafe { self.run_here::<K>(grid, args, settings) }
     }
 
     /// # Safety
@@ -178,7 +178,7 @@ impl Executor {
         &self,
         grid: Grid,
         args: K::Args,
-        on_panic: OnPanic,
+        settings: Settings,
     ) -> Result<Stats, SimtError> {
         install_hook();
         let args = Shared(args);
@@ -188,7 +188,7 @@ impl Executor {
             unsafe { lane.start::<K>(machine, coords, args.get()) }
         };
         let (sm_count, step_limit) = (self.sm_count, self.step_limit);
-        let launch = Launch::new(K::NAME, grid, sm_count, step_limit, on_panic, start, &self.stacks)?;
+        let launch = Launch::new(K::NAME, grid, sm_count, step_limit, settings, start, &self.stacks)?;
         let schedule_hash = match self.mode {
             Mode::Parallel { workers } => {
                 self.run_parallel(&launch, workers);

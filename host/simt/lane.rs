@@ -34,11 +34,10 @@ impl Lane {
             begin();
             // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
-            let event = catch_unwind(AssertUnwindSafe(run))
-                .map_or_else(|payload| Event::Panics(unwound(message(payload))), |()| Event::Ends);
+            let ended = catch_unwind(AssertUnwindSafe(run));
             // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.clear_current();
-            event
+            ended.map_or_else(|payload| Event::Panics(unwound(message(payload))), |()| Event::Ends)
         };
         *self = Lane::Running(Fiber::new(stack, body));
     }

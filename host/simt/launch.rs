@@ -11,7 +11,8 @@ use super::panic::{OnPanic, Panic};
 use super::stack::StackPool;
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use warpheap_device::global::GlobalHeap;
 use warpheap_device::machine::{self, Coords};
 
 /// Maximum threads per block, as on every GPU.
@@ -20,6 +21,15 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 /// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
+/// Settings of a run that a module has.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// What a panic of a thread ends.
+    pub on_panic: OnPanic,
+    /// The heap of the kernel's `alloc`.
+    pub global_heap: Option<Arc<GlobalHeap>>,
+}
+
 pub(super) struct Launch<'a> {
     /// The kernel's name, for messages.
     kernel: &'static str,
@@ -27,7 +37,7 @@ pub(super) struct Launch<'a> {
     pub(super) sm_count: u32,
     pub(super) start: &'a Start<'a>,
     pub(super) stacks: &'a StackPool,
-    pub(super) on_panic: OnPanic,
+    pub(super) settings: Settings,
     step_limit: u64,
     blocks: usize,
     next: AtomicUsize,
@@ -43,7 +53,7 @@ impl<'a> Launch<'a> {
         grid: Grid,
         sm_count: u32,
         step_limit: u64,
-        on_panic: OnPanic,
+        settings: Settings,
         start: &'a Start<'a>,
         stacks: &'a StackPool,
     ) -> Result<Self, SimtError> {
@@ -65,7 +75,7 @@ impl<'a> Launch<'a> {
             sm_count,
             start,
             stacks,
-            on_panic,
+            settings,
             step_limit,
             blocks,
             next: AtomicUsize::new(0),
@@ -96,7 +106,12 @@ impl<'a> Launch<'a> {
         let running = Running { machine, kernel: self.kernel, stack_bytes: self.stacks.bytes() };
         let _watched = watch(&running);
         // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
-        let _installed = unsafe { machine::install(machine) };
+        let installed = unsafe { machine::install(machine) };
+        let _installed = match &self.settings.global_heap {
+            // SAFETY: the heap outlives the guard.
+            Some(heap) => unsafe { installed.with_global_heap(heap) },
+            None => installed,
+        };
         if let Err(error) = run() {
             self.fail(error);
         }

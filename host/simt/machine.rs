@@ -231,7 +231,8 @@ unsafe impl Machine for LaneMachine {
 
     fn shared_memory(&self, owner: TypeId, words: usize) -> NonNull<u64> {
         let block = self.context().coords.block_idx;
-        self.shared.borrow_mut().entry(block).or_default().piece(owner, words)
+        // The piece is not a block of the lane's global heap.
+        machine::outside_lane(|| self.shared.borrow_mut().entry(block).or_default().piece(owner, words))
     }
 
     #[inline]

@@ -76,6 +76,9 @@
 //!   process with a message that names the kernel and the thread. The first run installs a handler
 //!   of SIGSEGV and SIGBUS for that, which passes all other faults to the handler that the program
 //!   had before. On systems other than Unix, there is no message.
+//! - **`alloc`.** `Vec`, `Box` and the like allocate as in the program. With a [`KernelAllocator`]
+//!   as the program's `#[global_allocator]`, kernels of a module allocate from its global heap, as
+//!   on a GPU.
 //! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
@@ -83,8 +86,9 @@
 //! `grid → error, panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
 //! `block → scheduler → parallel, replay → executor`: each module uses only those before it. A mode
 //! only selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for
-//! both modes.
+//! both modes. `allocator` uses none of them.
 
+mod allocator;
 mod block;
 mod error;
 mod executor;
@@ -102,8 +106,10 @@ mod scheduler;
 mod stack;
 mod warp;
 
+pub use allocator::KernelAllocator;
 pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};
 pub(crate) use lane::message;
+pub(crate) use launch::Settings;
 pub use panic::{OnPanic, Panic};

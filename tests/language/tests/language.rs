@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 use warpheap::device_pools::Heap;
-use warpheap::simt::Mode;
+use warpheap::simt::{KernelAllocator, Mode};
 use warpheap::{Backend, Device, LaunchConfig, Module};
 use warpheap_device::kernel::{DeviceSlice, Kernel};
 use warpheap_language::kernels::{
@@ -13,6 +13,10 @@ use warpheap_language::kernels::{
     language_tree, mutual, pointers, sorted, tree,
 };
 use warpheap_language::{PTX, PTX_MISSING};
+
+/// The kernels use their heap on the CPU, too.
+#[global_allocator]
+static ALLOCATOR: KernelAllocator = KernelAllocator::system();
 
 /// Large enough for the deepest recursion here.
 const STACK_BYTES: u64 = 32 << 10;

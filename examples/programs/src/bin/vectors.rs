@@ -1,20 +1,25 @@
 //! Rust's own collections, which grow in each thread of a kernel: `Vec`, `Box`, `BTreeMap`,
-//! `String` and `Rc`. On a GPU they allocate from the heap of the module. On the CPU, Rust's
-//! collections use the host's allocator.
+//! `String` and `Rc`. They allocate from the heap of the module, on the CPU because the program has
+//! a `KernelAllocator`.
 //!
 //! `cargo run --release -p warpheap-examples --bin vectors` prints on the CPU:
 //!
 //! ```text
 //! device: CPU …
-//! - the heap was not used: on the CPU, Rust's collections use the host's allocator
+//! - the heap is empty again; no allocation failed
 //! - 4096 factorisations are as the host computes them
 //! - 4096 sums over all versions are as the host computes them
 //! 720720 = 2^4*3^2*5*7*11*13
 //! ```
 
-use warpheap::{Backend, Device, kernel_names};
+use warpheap::simt::KernelAllocator;
+use warpheap::{Device, kernel_names};
 use warpheap_examples::kernels::vectors::{TEXT_BYTES, sum_versions, write_factors};
 use warpheap_examples::{Result, check_empty, check_same, device, heap, load, run_kernel, threads};
+
+/// Kernels on the CPU allocate from the heap of their module.
+#[global_allocator]
+static ALLOCATOR: KernelAllocator = KernelAllocator::system();
 
 /// The first number to be factored: 720720 has many small factors.
 const FIRST: u64 = 720_720;
@@ -42,11 +47,7 @@ pub fn run(device: &Device, threads: u32) -> Result {
     unsafe { run_kernel(&module, &stream, sum_versions, count, (VERSIONS, sums.slice())) }?;
     module.clear_global_heap()?;
 
-    if device.backend() == Backend::Cpu {
-        println!("- the heap was not used: on the CPU, Rust's collections use the host's allocator");
-    } else {
-        check_empty(&heap)?;
-    }
+    check_empty(&heap)?;
     let texts: Vec<String> = texts.copy_to_vec()?.iter().map(text_of).collect();
     let products: Vec<String> = (FIRST..).take(count).map(product).collect();
     check_same("factorisations", &texts, &products)?;

@@ -64,7 +64,7 @@ expect() {
 stress() {
     local name=stress-$1
     shift
-    expect 0 "$name" 120 "$program" stress --backend cuda --json "$name.json" "$@"
+    expect 0 "$name" 240 "$program" stress --backend cuda --json "$name.json" "$@"
 }
 
 # bench_heap WHAT: benchmarks the figures with names that start with `heap WHAT`.

@@ -1,7 +1,7 @@
 //! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
 use crate::arch::Arch;
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, INLINE_LESS};
 use crate::error::{Error, io};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -58,10 +58,11 @@ pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> C
 
 /// The flags with which `compiler` compiles for `arch`. They apply to every crate, so that each can
 /// test `cfg(target_feature = "sm_80")`.
-pub(crate) fn flags(compiler: &Compiler, arch: Arch) -> String {
+pub(crate) fn flags(compiler: &Compiler, arch: Arch, for_size: bool) -> String {
     let ptx_version = arch.ptx_version();
     let mut flags = format!("-Ctarget-cpu={arch}\x1f-Ctarget-feature=+ptx{ptx_version}");
-    for arg in &compiler.llvm_args {
+    let size = if for_size { &INLINE_LESS[..] } else { &[] };
+    for arg in compiler.llvm_args.iter().chain(size) {
         flags.push('\x1f');
         flags.push_str(arg);
     }
@@ -124,6 +125,7 @@ pub(crate) struct Options {
     pub debug_assertions: bool,
     pub line_info: bool,
     pub max_registers: Option<u32>,
+    pub for_size: bool,
     /// Whether the PTX is a library of functions instead of kernels.
     pub device_library: bool,
     pub build_args: Vec<OsString>,
@@ -323,7 +325,9 @@ no message
             llvm_args: llvm_args.to_vec(),
             identity: String::new(),
         };
-        let flags = |arch: &str, llvm_args: &[_]| flags(&compiler(llvm_args), arch.parse().unwrap());
+        let small = flags(&compiler(&["-Ca"]), "sm_80".parse().unwrap(), true);
+        assert!(small.ends_with(&format!("\x1f-Ca\x1f{}", INLINE_LESS.join("\x1f"))), "{small}");
+        let flags = |arch: &str, llvm_args: &[_]| flags(&compiler(llvm_args), arch.parse().unwrap(), false);
         assert!(flags("sm_80", &["-Ca"]).starts_with("-Ctarget-cpu=sm_80\x1f-Ctarget-feature=+ptx"));
         assert_ne!(flags("sm_70", &[]), flags("sm_80", &[]));
         assert_eq!(flags("sm_80", &[]) + "\x1f-Ca\x1f-Cb", flags("sm_80", &["-Ca", "-Cb"]));
@@ -335,6 +339,7 @@ no message
             debug_assertions,
             line_info: false,
             max_registers: None,
+            for_size: false,
             device_library: false,
             build_args: Vec::new(),
         };

@@ -19,6 +19,11 @@ pub(crate) const WITHOUT_SLSR: &str = "-Cllvm-args=-opt-disable=slsr";
 /// would call a library, which a GPU does not have.
 pub(crate) const EXPAND_CONVERSIONS: &str = "-Cllvm-args=-expand-fp-convert-bits=64";
 
+/// Thresholds for inlining that LLVM multiplies by 11 for a GPU. The product is about the default
+/// for a CPU.
+pub(crate) const INLINE_LESS: [&str; 2] =
+    ["-Cllvm-args=-inline-threshold=25", "-Cllvm-args=-inlinehint-threshold=30"];
+
 /// Path of core's source in a sysroot.
 const LIBRARY: &str = "lib/rustlib/src/rust/library";
 

@@ -41,12 +41,14 @@ pub(crate) struct Job {
 impl Job {
     pub fn build(&self, options: &Options, arch: Arch) -> Result<Ptx, Error> {
         let kind = if options.debug_assertions { "-checked" } else { "" };
+        let size = if options.for_size { "-small" } else { "" };
         let set = set_of(&options.build_args);
-        let file =
-            |limit: &str| self.output_dir.join(format!("{}{set}{kind}{limit}.{arch}.ptx", self.library));
+        let file = |limit: &str| {
+            self.output_dir.join(format!("{}{set}{kind}{size}{limit}.{arch}.ptx", self.library))
+        };
         let ptx = file("");
         let arguments = options.arguments(&self.package, &self.target_dir, &ptx);
-        let flags = cargo::flags(&self.compiler, arch);
+        let flags = cargo::flags(&self.compiler, arch, options.for_size);
         let debug = self.debug.map_or_else(String::new, |debug| format!("debug: {debug}\n"));
         let library = if options.device_library { "device library\n" } else { "" };
         let heading = debug + library + &stamp::heading(&self.compiler, &flags, &arguments);

@@ -179,6 +179,28 @@ fn sets_of_features_do_not_replace_each_other() {
 }
 
 #[test]
+fn kernels_optimised_for_size_are_smaller_and_in_a_file_of_their_own() {
+    let rounds = "x = (x ^ x >> 7).wrapping_mul(0x9e3779b97f4a7c15).rotate_left(x as u32); ".repeat(60);
+    let source = format!(
+        "{KERNEL}
+fn mix(mut x: u64) -> u64 {{ {rounds} x }}
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn mixed(to: *mut u64) {{
+    for i in [3, 14, 15, 92, 65, 35] {{
+        unsafe {{ to.add(i).write(mix(to.read() ^ mix(i as u64 + to.read()))) }}
+    }}
+}}
+"
+    );
+    let Some(kernels) = kernels("small-kernels", &source) else { return };
+    let [fast, small] =
+        [false, true].map(|small| kernels.builder().optimize_for_size(small).build().unwrap());
+    assert_ne!(fast.path, small.path);
+    let [fast, small] = [fast, small].map(|ptx| read(ptx.path).len());
+    assert!(small * 4 < fast * 3, "{small} bytes instead of {fast}");
+}
+
+#[test]
 fn one_line_precedes_the_compilers_message() {
     if !has_compiler() {
         return;

@@ -66,12 +66,25 @@ impl Visitor for One {
     {
         if name == self.entry.name {
             let mut record = Record::new(self.entry);
-            let result = on_cpu(&mut record, checksum, kernel)
+            let result = has_ptx(&record)
+                .and_then(|()| on_cpu(&mut record, checksum, kernel))
                 .and_then(|()| on_gpu(&mut record, self.entry, checksum, kernel));
             record.error = result.err();
             self.result = Some(record);
         }
     }
+}
+
+/// Whether the environment does not require a compiler for kernels, or there was one.
+fn has_ptx(record: &Record) -> Result<(), String> {
+    match (is_set("WARPHEAP_REQUIRE_COMPILER"), record.ptx_bytes) {
+        (true, None) => Err("WARPHEAP_REQUIRE_COMPILER=1, but there is no PTX".into()),
+        _ => Ok(()),
+    }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "1")
 }
 
 fn on_cpu<K>(record: &mut Record, checksum: fn(u64) -> u64, kernel: K) -> Result<(), String>
@@ -92,7 +105,7 @@ fn on_gpu<K>(record: &mut Record, entry: &Entry, checksum: fn(u64) -> u64, kerne
 where
     K: Kernel<Args = (DeviceSlice<u64>,)>,
 {
-    let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
+    let required = is_set("WARPHEAP_REQUIRE_CUDA");
     let ptx = crate::PTX.iter().find(|(name, _)| *name == entry.name);
     let (device, ptx) = match (Device::cuda(0), ptx) {
         (Ok(device), Some((_, ptx))) => (device, ptx),

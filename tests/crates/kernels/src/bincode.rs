@@ -18,7 +18,7 @@ pub fn checksum(seed: u64) -> u64 {
     let entries: Vec<Entry> = (0..8)
         .map(|_| Entry {
             key: random.text(10),
-            values: (0..random.below(5)).map(|_| random.next() as u32).collect(),
+            values: (0..random.below(5)).map(|_| random.number() as u32).collect(),
             flag: [None, Some(false), Some(true)][random.below(3) as usize],
         })
         .collect();

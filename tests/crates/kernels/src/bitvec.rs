@@ -11,7 +11,7 @@ pub fn checksum(seed: u64) -> u64 {
     bits.push(true);
     bits.rotate_left(13);
     bits[20..50].reverse();
-    bits[60..101].store_le(random.next());
+    bits[60..101].store_le(random.number());
     sum.add(bits[60..101].load_le::<u64>());
     bits.iter_ones().for_each(|at| sum.add(at as u64));
     bits.drain(5..25);

@@ -19,7 +19,7 @@ pub fn checksum(seed: u64) -> u64 {
     let reading = Reading {
         sensor: random.text(10),
         values: (0..5).map(|_| random.below(1000) as f64 / 8.0).collect(),
-        at: random.next(),
+        at: random.number(),
         note: (random.below(2) == 0).then(|| random.text(10)),
     };
     let mut bytes = Vec::new();

@@ -16,7 +16,7 @@ pub fn checksum(seed: u64) -> u64 {
         }
         sum.add(text.is_heap_allocated().into());
     }
-    texts.push(random.next().to_compact_string());
+    texts.push(random.number().to_compact_string());
     texts.push(format_compact!("{:?}", (random.below(9), "x")));
     texts.sort();
     let all: CompactString = texts.iter().flat_map(|text| text.chars().rev()).collect();

@@ -8,8 +8,8 @@ use fixed::types::{I16F16, I32F32, U8F8};
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum) = (Random::new(seed), Sum::new());
     for _ in 0..30 {
-        let a = I16F16::from_bits(random.next() as i32);
-        let b = I16F16::from_bits(random.next() as i32 | 1);
+        let a = I16F16::from_bits(random.number() as i32);
+        let b = I16F16::from_bits(random.number() as i32 | 1);
         sum.add(a.wrapping_mul(b).to_bits() as u64);
         sum.add(a.wrapping_div(b).to_bits() as u64);
         sum.add(a.saturating_add(b).to_bits() as u64);

@@ -13,7 +13,7 @@ pub fn checksum(seed: u64) -> u64 {
         text.push('g');
         sum.add(hex::decode(&text).is_ok().into());
         let mut array = [0; 8];
-        sum.add(hex::decode_to_slice(&hex::encode_upper(&bytes), &mut array).is_ok().into());
+        sum.add(hex::decode_to_slice(hex::encode_upper(&bytes), &mut array).is_ok().into());
         sum.bytes(&array);
     }
     sum.finish()

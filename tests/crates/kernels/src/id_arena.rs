@@ -19,7 +19,7 @@ fn total(trees: &Arena<Tree>, tree: Id<Tree>) -> u64 {
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum) = (Random::new(seed), Sum::new());
     let mut trees = Arena::new();
-    let mut roots: alloc::vec::Vec<_> = (0..40).map(|_| trees.alloc(Tree::Leaf(random.next()))).collect();
+    let mut roots: alloc::vec::Vec<_> = (0..40).map(|_| trees.alloc(Tree::Leaf(random.number()))).collect();
     while roots.len() > 1 {
         let [a, b] = [(); 2].map(|()| random.below(roots.len() as u64 - 1) as usize);
         let (a, b) = (roots.swap_remove(a), roots.swap_remove(b.saturating_sub(1)));

@@ -7,11 +7,11 @@ use lexical_core::{BUFFER_SIZE, parse, parse_partial, write};
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum, mut buffer) = (Random::new(seed), Sum::new(), [0; BUFFER_SIZE]);
     for shift in 0..32 {
-        let number = random.next() >> shift;
+        let number = random.number() >> shift;
         let text = write(number, &mut buffer);
         sum.bytes(text);
         sum.add(parse::<u64>(text).unwrap_or(1));
-        let float = f64::from_bits(random.next());
+        let float = f64::from_bits(random.number());
         let text = write(float, &mut buffer);
         sum.bytes(text);
         sum.add(parse::<f64>(text).map_or(2, f64::to_bits));

@@ -18,8 +18,8 @@ pub fn checksum(seed: u64) -> u64 {
     for _ in 0..5 {
         let item = Item {
             name: random.text(10),
-            count: random.next() as u32,
-            parts: (0..random.below(6)).map(|_| random.next() as u16).collect(),
+            count: random.number() as u32,
+            parts: (0..random.below(6)).map(|_| random.number() as u16).collect(),
         };
         let bytes = item.serialize_bin();
         sum.bytes(&bytes);

@@ -46,7 +46,7 @@ pub fn checksum(seed: u64) -> u64 {
     for _ in 0..12 {
         let _ = match random.below(4) {
             0 => write!(text, "{}x= yes;", random.text(3)),
-            1 => write!(text, "x=[{} , [ ], no];", random.next() as i32),
+            1 => write!(text, "x=[{} , [ ], no];", random.number() as i32),
             2 => write!(text, "y={};", -(random.below(100) as i64)),
             _ => write!(text, "z=[[{}]] ;", random.below(10)),
         };

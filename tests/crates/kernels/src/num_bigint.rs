@@ -7,7 +7,7 @@ use num_bigint::{BigInt, BigUint};
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum) = (Random::new(seed), Sum::new());
     let mut number = |words: u64| {
-        BigUint::from_slice(&(0..words).map(|_| random.next() as u32 | 1).collect::<alloc::vec::Vec<u32>>())
+        BigUint::from_slice(&(0..words).map(|_| random.number() as u32 | 1).collect::<alloc::vec::Vec<u32>>())
     };
     let (a, b, m) = (number(9), number(5), number(3));
     for value in [&a + &b, &a * &b, &a / &b, &a % &b, b.modpow(&m, &a), a.sqrt(), &a << 77_u32, &a >> 45_u32]

@@ -19,11 +19,11 @@ pub fn checksum(seed: u64) -> u64 {
     for _ in 0..20 {
         let message = match random.below(4) {
             0 => Message::Ping,
-            1 => Message::Move { x: random.next() as i32, y: random.below(100) as i32 },
+            1 => Message::Move { x: random.number() as i32, y: random.below(100) as i32 },
             2 => Message::Say(random.text(20)),
             _ => Message::Many(
                 (0..random.below(6))
-                    .map(|i| (i as u8, (i % 2 == 0).then(|| random.next() >> (i * 8))))
+                    .map(|i| (i as u8, (i % 2 == 0).then(|| random.number() >> (i * 8))))
                     .collect(),
             ),
         };

@@ -14,12 +14,12 @@ pub fn checksum(seed: u64) -> u64 {
         if i == 50 {
             old = (list.clone(), vector.clone(), map.clone());
         }
-        list = list.push_front(random.next());
-        vector = vector.push_back(random.next());
+        list = list.push_front(random.number());
+        vector = vector.push_back(random.number());
         map = map.insert(random.below(80), i);
         if random.below(4) == 0 {
             map = map.remove(&random.below(80));
-            vector = vector.set(0, random.next()).unwrap_or(vector);
+            vector = vector.set(0, random.number()).unwrap_or(vector);
         }
     }
     for (list, vector, map) in [(list, vector, map), old] {

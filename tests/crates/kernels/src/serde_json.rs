@@ -25,7 +25,7 @@ pub fn checksum(seed: u64) -> u64 {
         age: random.below(100) as u32,
         balance: random.below(1 << 40) as f64 / 1024.0,
         tags: (0..random.below(4)).map(|_| random.text(6)).collect(),
-        limits: (0..3).map(|_| (random.text(4), random.next() as i64)).collect(),
+        limits: (0..3).map(|_| (random.text(4), random.number() as i64)).collect(),
         partner: (random.below(2) == 0).then(|| random.text(5)),
     };
     let Ok(mut text) = serde_json::to_string(&person) else { return 1 };

@@ -11,7 +11,7 @@ pub fn checksum(seed: u64) -> u64 {
     let mut names = SecondaryMap::new();
     let mut keys: Vec<DefaultKey> = Vec::new();
     for _ in 0..150 {
-        let key = map.insert(random.next());
+        let key = map.insert(random.number());
         names.insert(key, random.text(8));
         keys.push(key);
         if random.below(2) == 0 {

@@ -9,9 +9,9 @@ pub fn checksum(seed: u64) -> u64 {
     let mut all: SmallVec<[SmallVec<[u64; 4]>; 8]> = SmallVec::new();
     for _ in 0..20 {
         let len = random.below(10) as usize;
-        let mut one: SmallVec<[u64; 4]> = smallvec![random.next(); len];
-        one.push(random.next());
-        one.insert(len / 2, random.next());
+        let mut one: SmallVec<[u64; 4]> = smallvec![random.number(); len];
+        one.push(random.number());
+        one.insert(len / 2, random.number());
         if random.below(2) == 0 {
             one.swap_remove(0);
         }

@@ -7,9 +7,9 @@ use tinyvec::{ArrayVec, TinyVec, tiny_vec};
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum) = (Random::new(seed), Sum::new());
     for _ in 0..10 {
-        let mut vector: TinyVec<[u64; 6]> = tiny_vec!([u64; 6] => random.next(), random.next());
+        let mut vector: TinyVec<[u64; 6]> = tiny_vec!([u64; 6] => random.number(), random.number());
         for _ in 0..random.below(12) {
-            vector.push(random.next());
+            vector.push(random.number());
         }
         sum.add(vector.is_heap().into());
         vector.retain(|number| number % 3 > 0);

@@ -13,10 +13,10 @@ struct Node<'a> {
 pub fn checksum(seed: u64) -> u64 {
     let (mut random, mut sum) = (Random::new(seed), Sum::new());
     let arena = Arena::new();
-    let first: &Node = arena.alloc(Node { number: random.next(), next: Cell::new(None) });
+    let first: &Node = arena.alloc(Node { number: random.number(), next: Cell::new(None) });
     let mut last = first;
     for _ in 0..100 {
-        let node = arena.alloc(Node { number: random.next(), next: Cell::new(Some(first)) });
+        let node = arena.alloc(Node { number: random.number(), next: Cell::new(Some(first)) });
         last.next.set(Some(node));
         last = node;
     }

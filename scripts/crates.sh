@@ -3,8 +3,8 @@
 # usage: scripts/crates.sh [--all] [OPTION]... [CRATE]...
 #        scripts/crates.sh --test    format, clippy and tests of the suite, then the quick crates
 #        scripts/crates.sh --page    writes docs/guide/crates.md from results/crates.json
-# Without --all: the crates that are compiled quickly. Options are those of the program: --json FILE,
-# --limit SECONDS, --list.
+# Without --all: the crates that are compiled quickly. Options are those of the program:
+# --json FILE, --limit SECONDS, --list.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -17,21 +17,13 @@ pub fn page(report: &Report) -> String {
     kinds.dedup();
     let tables: String = kinds.into_iter().map(|kind| table(report, kind)).collect();
     let threads = report.crates.iter().find_map(|record| record.gpu.as_ref()).map(|gpu| gpu.run.threads);
-    // The crate whose own code is the shortest.
-    let heap =
-        report.crates.iter().filter_map(|record| record.ptx_bytes).filter(|bytes| *bytes > MOST_WITHOUT_HEAP);
-    let heap = heap.min().map_or("–".into(), |bytes| (bytes / 10_000 * 10).to_string());
     let values = [
         ("{{ran}}", ran(report)),
-        ("{{heap}}", heap),
         ("{{threads}}", threads.map_or("all".into(), |threads| threads.to_string())),
         ("{{tables}}", tables),
     ];
     values.iter().fold(TEXT.to_owned(), |text, (place, value)| text.replace(place, value))
 }
-
-/// PTX that does not allocate is shorter.
-const MOST_WITHOUT_HEAP: usize = 700_000;
 
 /// Where the crates were run.
 fn ran(report: &Report) -> String {
@@ -39,14 +31,29 @@ fn ran(report: &Report) -> String {
     let all = report.crates.len();
     let compiler = report.compiler.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let cpu = count(|record| record.cpu.as_ref().is_some_and(|run| run.is_right()));
-    let text = format!("{all} crates\nwere compiled by {compiler}; {cpu} are right on the CPU");
+    let text = format!("{all} crates were compiled by {compiler}; {cpu} are right on the CPU");
     match &report.device {
         Some(device) => {
             let gpu = count(|record| record.gpu.as_ref().is_some_and(|gpu| gpu.run.is_right()));
-            format!("{text}, and {gpu} on\n{device}.")
+            wrapped(&format!("{text}, and {gpu} on {device}."))
         }
-        None => text + ".\nThese figures are without a GPU, so its columns are empty.",
+        None => wrapped(&(text + ". They have not been run on a GPU yet, so its columns are empty.")),
     }
+}
+
+/// A paragraph in lines of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= 100 => {
+                *line += &format!(" {word}")
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines.join("\n")
 }
 
 fn table(report: &Report, kind: &str) -> String {

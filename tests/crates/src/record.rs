@@ -8,6 +8,8 @@ use std::path::Path;
 /// The records of all crates that were run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
+    /// The form of this file.
+    pub schema: String,
     /// The compiler of the kernels.
     pub compiler: String,
     /// The GPU, if one was used.
@@ -129,6 +131,7 @@ impl Report {
 
     /// Adds a record, or replaces that of the same crate. The order is that of the list.
     pub fn insert(&mut self, record: Record) {
+        self.schema = "warpheap-crates/1".into();
         self.compiler = env!("WARPHEAP_CRATES_COMPILER").into();
         if let Some(gpu) = &record.gpu {
             self.device = Some(gpu.device.clone());

@@ -11,7 +11,7 @@ pub struct Entry {
     pub is_small: bool,
     /// The stack that each thread of its kernel gets on a GPU.
     pub stack_bytes: u64,
-    /// The most memory that a thread of its kernel allocates.
+    /// Memory of the heap for each thread: more than it allocates.
     pub heap_bytes: u64,
 }
 

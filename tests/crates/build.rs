@@ -26,6 +26,7 @@ fn main() -> Result<(), Error> {
             None => Builder::new("kernels")
                 .build_args(["--locked", "--no-default-features", "--features", entry.name])
                 .arch(ARCH)
+                .optimize_for_size(!entry.is_small)
                 .build(),
         };
         let ptx = match ptx {

@@ -22,6 +22,11 @@ use record::{Record, Report};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use warpheap::simt::KernelAllocator;
+
+/// The kernels use their heap on the CPU, too.
+#[global_allocator]
+static ALLOCATOR: KernelAllocator = KernelAllocator::system();
 
 /// The PTX of each crate. Empty without a compiler for kernels.
 const PTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));

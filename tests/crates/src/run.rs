@@ -9,9 +9,8 @@ use warpheap::{Device, LaunchConfig, Module, Watchdog};
 use warpheap_crates_kernels::Visitor;
 use warpheap_device::kernel::{DeviceSlice, Kernel};
 
-/// On the CPU each thread is a coroutine, and its collections use the program's allocator.
+/// On the CPU each thread is a coroutine.
 const CPU_THREADS: u32 = 48;
-const CPU_HEAP_BYTES: u64 = 16 << 20;
 const CPU_MEMORY_BYTES: u64 = 256 << 20;
 /// Code that is not optimised needs more than on a GPU.
 const CPU_STACK_BYTES: usize = 2 << 20;
@@ -19,6 +18,7 @@ const CPU_STACK_BYTES: usize = 2 << 20;
 const GPU_THREADS: u32 = 4096;
 /// Memory of the heap besides that of the threads: slabs of many classes.
 const SPARE_BYTES: u64 = 256 << 20;
+const CPU_SPARE_BYTES: u64 = 64 << 20;
 
 /// Most threads of a block. A kernel that needs many registers may allow fewer.
 const BLOCK: u32 = 128;
@@ -67,7 +67,7 @@ impl Visitor for One {
         if name == self.entry.name {
             let mut record = Record::new(self.entry);
             let result = has_ptx(&record)
-                .and_then(|()| on_cpu(&mut record, checksum, kernel))
+                .and_then(|()| on_cpu(&mut record, self.entry, checksum, kernel))
                 .and_then(|()| on_gpu(&mut record, self.entry, checksum, kernel));
             record.error = result.err();
             self.result = Some(record);
@@ -87,14 +87,15 @@ fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| value == "1")
 }
 
-fn on_cpu<K>(record: &mut Record, checksum: fn(u64) -> u64, kernel: K) -> Result<(), String>
+fn on_cpu<K>(record: &mut Record, entry: &Entry, checksum: fn(u64) -> u64, kernel: K) -> Result<(), String>
 where
     K: Kernel<Args = (DeviceSlice<u64>,)>,
 {
     let executor = Executor::new(Mode::Parallel { workers: 2 }).with_stack_bytes(CPU_STACK_BYTES);
     let device = Device::cpu_with_executor(executor, CPU_MEMORY_BYTES);
     let module = device.native_module().map_err(|error| error.to_string())?;
-    let (run, _) = launch(&module, kernel, CPU_THREADS, CPU_HEAP_BYTES, checksum)
+    let heap_bytes = CPU_SPARE_BYTES + u64::from(CPU_THREADS) * entry.heap_bytes;
+    let (run, _) = launch(&module, kernel, CPU_THREADS, heap_bytes, checksum)
         .map_err(|error| format!("on the CPU: {error}"))?;
     record.cpu = Some(run);
     Ok(())

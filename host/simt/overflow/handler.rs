@@ -31,7 +31,7 @@ thread_local! {
     static STACK: SignalStack = SignalStack::new();
 }
 
-/// The stack of the handler on this OS thread. `None` if the OS thread had one before.
+/// The stack of the handler on this OS thread. `None` if the OS thread had one of this size before.
 struct SignalStack(Option<DefaultStack>);
 
 /// While it exists, an overflow of the OS thread's lanes is reported.
@@ -100,9 +100,11 @@ fn install() {
 }
 
 impl SignalStack {
-    /// Gives this OS thread a stack for handlers, unless it has one.
+    /// Gives this OS thread a stack for handlers, unless it has one that is large enough. The one
+    /// of `std` has 8 KiB, too few for our handler without optimisation.
     fn new() -> SignalStack {
-        if current_stack().ss_flags & libc::SS_DISABLE == 0 {
+        let current = current_stack();
+        if current.ss_flags & libc::SS_DISABLE == 0 && current.ss_size >= STACK_BYTES {
             return SignalStack(None);
         }
         let Ok(memory) = DefaultStack::new(STACK_BYTES) else {
@@ -237,5 +239,19 @@ impl Write for Text {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handler_has_its_stack_also_where_std_has_made_a_small_one() {
+        let size = std::thread::spawn(|| {
+            STACK.with(|_| ());
+            current_stack().ss_size
+        });
+        assert!(size.join().unwrap() >= STACK_BYTES);
     }
 }

@@ -48,6 +48,7 @@ pub mod error;
 #[cfg(test)]
 mod faults;
 pub mod host_pools;
+mod kernel_test;
 mod kernels;
 mod lock;
 pub mod nvtx;
@@ -55,6 +56,12 @@ mod report;
 pub mod simt;
 mod threads;
 mod usage;
+
+/// What macros of `warpheap-device` call.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::kernel_test::run_test;
+}
 
 pub use driver::{
     Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, GrowableBuffer, KernelAttributes,

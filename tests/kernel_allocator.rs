@@ -67,6 +67,43 @@ kernel! {
         assert!(thread::index_1d() != 5, "thread {} has {} blocks", thread::index_1d(), blocks.len());
     }
 
+    /// Panics with a payload that is a block of the heap.
+    ///
+    /// # Safety
+    /// None.
+    unsafe fn fail_with_a_block() {
+        let text = format!("thread {}", thread::index_1d());
+        if thread::index_1d() == 7 {
+            std::panic::panic_any(text);
+        }
+    }
+
+    /// Grows a vector while a panic unwinds the thread, in an exhausted heap.
+    ///
+    /// # Safety
+    /// None.
+    unsafe fn grow_while_unwinding() {
+        struct Grows(Vec<u64>);
+        impl Drop for Grows {
+            fn drop(&mut self) {
+                self.0.extend(0..1 << 22);
+            }
+        }
+        let _grows = Grows(vec![1; 10]);
+        assert!(thread::index_1d() != 5, "the first panic");
+    }
+
+    /// Leaves the address of a block in each word.
+    ///
+    /// # Safety
+    /// `out` has a word for each thread, and nothing else accesses it.
+    unsafe fn keep(out: DeviceSlice<u64>) {
+        let i = thread::index_1d();
+        let block = Box::into_raw(Box::new([u64::from(i); 3]));
+        // SAFETY: each thread writes its own word.
+        unsafe { out.set(i.into(), block.expose_provenance() as u64) };
+    }
+
     /// Uses shared memory, which belongs to the thread block and is no block of the heap.
     ///
     /// # Safety
@@ -173,5 +210,43 @@ fn a_module_without_a_heap_and_the_program_use_the_other_allocator() {
         unsafe { stream.launch(&module, leak, &LaunchConfig::linear(THREADS, 64), ()) }.unwrap();
         stream.synchronize().unwrap();
         assert_eq!((heap.stats().unwrap().live_blocks, host.len()), (0, 1000));
+    }
+}
+
+#[test]
+fn a_payload_of_a_panic_may_be_a_block() {
+    for device in devices() {
+        let (done, heap) = run(&device, 16 << 20, fail_with_a_block, |_, _| ());
+        assert!(done.unwrap_err().to_string().contains(": thread 7"));
+        assert_eq!(heap.stats().unwrap().live_blocks, 0);
+    }
+}
+
+#[test]
+fn a_destructor_may_allocate_more_than_the_heap_has_while_a_panic_unwinds() {
+    for device in devices() {
+        let (done, heap) = run(&device, 16 << 20, grow_while_unwinding, |_, _| ());
+        assert!(done.unwrap_err().to_string().contains("the first panic"));
+        // The other threads grew their vectors in the heap, and ended.
+        assert_eq!(heap.faults().unwrap().count, u64::from(THREADS) - 1);
+    }
+}
+
+#[test]
+fn a_block_that_the_program_or_another_heap_frees_stays_live() {
+    for device in devices() {
+        let (done, heap) = run(&device, 16 << 20, keep, |out, _| (out,));
+        let blocks = done.unwrap();
+        let other = Heap::builder(16 << 20).build(&device).unwrap();
+        let module = device.native_module().unwrap();
+        module.set_global_heap(&other).unwrap();
+        for block in blocks.iter().take(2) {
+            // SAFETY: made by `Box::into_raw` in `keep`.
+            drop(unsafe {
+                Box::from_raw(std::ptr::with_exposed_provenance_mut::<[u64; 3]>(*block as usize))
+            });
+        }
+        assert_eq!(heap.stats().unwrap().live_blocks, u64::from(THREADS));
+        assert_eq!(heap.check().unwrap(), []);
     }
 }

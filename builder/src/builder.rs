@@ -120,8 +120,8 @@ impl Builder {
     }
 
     /// Optimises for small PTX instead of fast kernels: calls become inline as on a CPU, where
-    /// LLVM's threshold is an eleventh of that on a GPU. A kernel with much code builds and loads
-    /// in about half of the time. Default: `false`.
+    /// LLVM's threshold is an eleventh of that on a GPU. The PTX of a kernel with much code is
+    /// about half as large. Default: `false`.
     pub fn optimize_for_size(mut self, for_size: bool) -> Self {
         self.options.for_size = for_size;
         self

@@ -103,11 +103,18 @@ impl GlobalHeap {
         unsafe { parts.assume_init_ref() }
     }
 
+    /// The first address and the bytes of the heap's memory.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn memory(&self) -> (u64, u64) {
+        let handle = &self.parts().handle;
+        (handle.base().addr() as u64, handle.capacity())
+    }
+
     /// Whether `address` is in the memory of the heap.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn contains(&self, address: *const u8) -> bool {
-        let handle = &self.parts().handle;
-        (address.addr()).wrapping_sub(handle.base().addr()) < handle.capacity() as usize
+        let (first, bytes) = self.memory();
+        (address.addr() as u64).wrapping_sub(first) < bytes
     }
 
     /// The heap. If none is set, the calling thread ends.

@@ -47,14 +47,17 @@ impl Stream {
     ///   allocated since its pool was built or last reset, and was not freed since. Concurrent
     ///   kernels that receive the same [`Bump`](crate::device_pools::Bump) have at most 10,240
     ///   resident warps in total ([`BumpBuilder::build`](crate::device_pools::BumpBuilder::build)).
+    ///   On the CPU the program does not use blocks of a module's global heap
+    ///   ([`KernelAllocator`](crate::simt::KernelAllocator)) after the heap was dropped.
     /// - **P5, ends.** The safety of the kernel, and of what it calls, depends neither on a
     ///   destructor nor on a return. A thread that exits, traps or, on a GPU, panics stops without
     ///   unwinding and leaks what it owns. On the CPU, so does every thread of a grid that fails.
     ///   On the CPU a kernel must not use `std::thread::scope`, for instance.
     /// - **P6, thread-locals.** On the CPU the threads of a block take turns on one OS thread: they
-    ///   switch at atomics, collectives, pauses, clock reads and `active_mask`. No initialiser and
-    ///   no borrow of a thread-local variable spans one of these, and neither does anything else
-    ///   that relies on last-in-first-out order within an OS thread.
+    ///   switch at atomics, collectives, pauses, clock reads, `active_mask` and, with a global
+    ///   heap, allocations, which may also end the thread. No initialiser and no borrow of a
+    ///   thread-local variable spans one of these, and neither does anything else that relies on
+    ///   last-in-first-out order within an OS thread.
     ///
     /// For memory that the arguments name, except blocks of host pools, calls that block on the
     /// host may run at any time, on any thread: copies of buffers and of

@@ -5,6 +5,7 @@ use super::code::{Code, Named, Variables};
 use super::device::Device;
 use crate::error::{InvalidModule, Result};
 use crate::lock::lock;
+use crate::simt::note_heap;
 use std::fmt;
 use std::sync::Arc;
 use warpheap_device::global::GlobalHeap;
@@ -152,6 +153,10 @@ impl Module {
 
     /// Sets the heap of the kernels' `alloc` on the CPU.
     pub(crate) fn set_global_heap_on_cpu(&self, heap: Option<GlobalHeap>) {
+        if let Some(heap) = &heap {
+            let (first, bytes) = heap.memory();
+            note_heap(first, bytes);
+        }
         self.code.set_global_heap(heap);
     }
 

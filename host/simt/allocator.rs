@@ -1,6 +1,10 @@
 //! The global allocator of a program whose kernels run on the CPU.
 
+use crate::lock::lock;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::{copy_nonoverlapping, null_mut};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::panicking;
 use warpheap_device::global::GlobalHeap;
 use warpheap_device::machine::with_global_heap;
@@ -42,11 +46,13 @@ use warpheap_device::machine::with_global_heap;
 ///
 /// As on a GPU, a failed allocation ends its thread with a fault of the heap, also in `try_reserve`
 /// and its like. A kernel of a module without a global heap uses the other allocator, where it
-/// would end on a GPU.
+/// would end on a GPU. A block that is freed outside of kernels of its heap stays live.
 ///
-/// A kernel must not pass the memory that it allocates to the program: not in a thread-local
-/// variable, and not by code of `std` that keeps a buffer, such as the first `println!` of a
-/// program.
+/// Other lanes run during an allocation, and a failed one does not return. So a kernel must not
+/// allocate while it initialises a `LazyLock` or holds a lock of `std`: the other lanes would wait
+/// for ever. And it must not pass the memory that it allocates to the program (P4 of
+/// [`launch`](crate::Stream::launch)): not in a static or thread-local variable, and not by code of
+/// `std` that keeps a buffer, such as `println!`, which a test captures.
 #[derive(Debug, Default)]
 pub struct KernelAllocator<A = System> {
     other: A,
@@ -66,14 +72,78 @@ impl<A> KernelAllocator<A> {
     }
 }
 
-/// Calls `f` on the heap of the running thread of a kernel. A panic allocates for its payload and
-/// its message, which outlive the thread.
+/// Most heaps whose blocks are recognised at the same time.
+const MOST_HEAPS: usize = 64;
+
+/// The memory of the global heaps on the CPU. The first address is 0 in unused places.
+static HEAPS: [Memory; MOST_HEAPS] =
+    [const { Memory { first: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MOST_HEAPS];
+
+/// Held by changes of `HEAPS`.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+struct Memory {
+    first: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Memory {
+    fn contains(&self, address: usize) -> bool {
+        // ordering: acquire; pairs with the release in `note_heap`: the end is set.
+        let first = self.first.load(Ordering::Acquire);
+        first != 0 && first <= address && address < self.end.load(Ordering::Relaxed)
+    }
+}
+
+/// Notes that this memory has blocks of a global heap.
+pub(crate) fn note_heap(first: u64, bytes: u64) {
+    let (first, end) = (first as usize, (first + bytes) as usize);
+    let _changes = lock(&CHANGES);
+    let is_at = |memory: &&Memory, at| memory.first.load(Ordering::Relaxed) == at;
+    let known = HEAPS.iter().find(|memory| is_at(memory, first));
+    if let Some(place) = known.or_else(|| HEAPS.iter().find(|memory| is_at(memory, 0))) {
+        place.end.store(end, Ordering::Relaxed);
+        // ordering: release; pairs with the acquire in `contains`.
+        place.first.store(first, Ordering::Release);
+    }
+}
+
+/// Forgets heaps in memory that is freed.
+pub(crate) fn forget_memory(first: u64, bytes: u64) {
+    let freed = first as usize..(first + bytes) as usize;
+    let _changes = lock(&CHANGES);
+    for memory in HEAPS.iter().filter(|memory| freed.contains(&memory.first.load(Ordering::Relaxed))) {
+        memory.first.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Calls `f` on the heap of the running thread of a kernel. A panic allocates for its message,
+/// which outlives the thread.
 fn with_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
     if panicking() { None } else { with_global_heap(f) }
 }
 
-// SAFETY: the heap and the other allocator fulfil the contract of `GlobalAlloc`. A block of the
-// heap is recognised by its address.
+/// Where a block is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The heap of the running thread.
+    Own,
+    /// Another heap, or that of a kernel that does not run here now.
+    Foreign,
+    /// The other allocator.
+    Other,
+}
+
+fn origin(block: *mut u8) -> Origin {
+    match with_global_heap(|heap| heap.contains(block)) {
+        Some(true) => Origin::Own,
+        _ if HEAPS.iter().any(|memory| memory.contains(block.addr())) => Origin::Foreign,
+        _ => Origin::Other,
+    }
+}
+
+// SAFETY: the heap and the other allocator fulfil the contract of `GlobalAlloc`. A block of a heap
+// is recognised by its address.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for KernelAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises.
@@ -91,30 +161,39 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for KernelAllocator<A> {
         })
     }
 
+    /// A thread that unwinds frees its blocks, too.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // A thread that unwinds frees its blocks, too.
-        let freed = with_global_heap(|heap| {
-            let is_own = heap.contains(block);
-            if is_own {
-                // SAFETY: the caller's promises; the block is one of the heap.
-                unsafe { heap.dealloc(block, layout) };
-            }
-            is_own
-        });
-        if freed != Some(true) {
-            // SAFETY: the caller's promises; the block is not one of the heap.
-            unsafe { self.other.dealloc(block, layout) };
+        match origin(block) {
+            // SAFETY: the caller's promises; the block is one of the heap.
+            Origin::Own => drop(with_global_heap(|heap| unsafe { heap.dealloc(block, layout) })),
+            Origin::Foreign => {}
+            // SAFETY: the caller's promises; the block is not one of a heap.
+            Origin::Other => unsafe { self.other.dealloc(block, layout) },
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let moved = with_global_heap(|heap| {
-            // SAFETY: the caller's promises; the block is one of the heap.
-            heap.contains(block).then(|| unsafe { heap.realloc(block, layout, new_size) })
-        });
-        moved.flatten().unwrap_or_else(|| {
-            // SAFETY: the caller's promises; the block is not one of the heap.
-            unsafe { self.other.realloc(block, layout, new_size) }
-        })
+        match origin(block) {
+            Origin::Own if !panicking() => {
+                // SAFETY: the caller's promises; the block is one of the heap.
+                let moved = with_global_heap(|heap| unsafe { heap.realloc(block, layout, new_size) });
+                moved.unwrap_or(null_mut())
+            }
+            // SAFETY: the caller's promises; the block is not one of a heap.
+            Origin::Other => unsafe { self.other.realloc(block, layout, new_size) },
+            Origin::Own | Origin::Foreign => {
+                // SAFETY: the caller's promises: the new size is not 0, and does not overflow.
+                let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+                // SAFETY: as above.
+                let new = unsafe { self.alloc(new_layout) };
+                if !new.is_null() {
+                    // SAFETY: both blocks have that many bytes, and the new one is not the old one.
+                    unsafe { copy_nonoverlapping(block, new, layout.size().min(new_size)) };
+                    // SAFETY: the caller's promises.
+                    unsafe { self.dealloc(block, layout) };
+                }
+                new
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::stack::LaneStack;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use warpheap_device::kernel::Kernel;
-use warpheap_device::machine::Coords;
+use warpheap_device::machine::{self, Coords};
 
 /// A stack, with a fiber on it until the lane has ended.
 pub(super) enum Lane {
@@ -35,9 +35,18 @@ impl Lane {
             // SAFETY: the caller's promise: the safety section of `K`.
             let run = || unsafe { K::run_thread(args) };
             let ended = catch_unwind(AssertUnwindSafe(run));
+            let event = match ended {
+                Ok(()) => Event::Ends,
+                Err(payload) => {
+                    // The payload may be a block of the lane's heap; the description outlives it.
+                    let panic = machine::outside_lane(|| unwound(text_of(&*payload)));
+                    discard(payload);
+                    Event::Panics(panic)
+                }
+            };
             // SAFETY: the caller's promise: the machine outlives the lane.
             unsafe { &*machine }.clear_current();
-            ended.map_or_else(|payload| Event::Panics(unwound(message(payload))), |()| Event::Ends)
+            event
         };
         *self = Lane::Running(Fiber::new(stack, body));
     }
@@ -76,15 +85,24 @@ impl Lane {
     }
 }
 
-/// The message of a panic. Dropping a payload of arbitrary type may panic again; this is caught
-/// too.
+/// The message of a panic.
 pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
+    let text = text_of(&*payload);
+    discard(payload);
+    text
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".into())
+}
+
+/// Drops the payload of a panic. A payload of arbitrary type may panic again; this is caught too.
+fn discard(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
-    text.unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

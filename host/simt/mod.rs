@@ -107,6 +107,7 @@ mod stack;
 mod warp;
 
 pub use allocator::KernelAllocator;
+pub(crate) use allocator::{forget_memory, note_heap};
 pub use error::{Call, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};

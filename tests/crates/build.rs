@@ -6,11 +6,20 @@ mod list;
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::{env, fs};
 use warpheap_build::{Builder, Error};
 
 /// The oldest GPU that runs the PTX.
 const ARCH: &str = "sm_70";
+
+/// The commit of the sources, or nothing outside a checkout.
+fn commit() -> String {
+    println!("cargo::rerun-if-changed=../../.git/HEAD");
+    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+    let output = output.ok().filter(|output| output.status.success());
+    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
+}
 
 fn main() -> Result<(), Error> {
     for file in ["build.rs", "src/list.rs", "kernels/Cargo.toml"] {
@@ -40,6 +49,7 @@ fn main() -> Result<(), Error> {
         writeln!(table, "({:?}, include_str!({:?})),", entry.name, ptx.path).expect("texts grow");
     }
     println!("cargo::rustc-env=WARPHEAP_CRATES_COMPILER={compiler}");
+    println!("cargo::rustc-env=WARPHEAP_CRATES_COMMIT={}", commit());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("ptx.rs"), table + "]\n").expect("the output folder is writable");
     Ok(())

@@ -16,7 +16,7 @@ use std::process::Command;
 use warpheap::driver::link_inputs;
 
 /// The kernels with sorts and recursion.
-const LANGUAGE: &str = "tests/language/src/kernels";
+const LANGUAGE: [&str; 2] = ["tests/language/src/kernels", "tests/language/src/kernel_tests"];
 
 /// Instructions that compute in uniform registers. Moves are left out: they keep no count.
 const UNIFORM: [&str; 10] =
@@ -63,10 +63,10 @@ fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str) -> String 
 #[test]
 fn warps_reconverge_in_all_code_that_is_linked() {
     let (Some(ptxas), Some(nvdisasm)) = (ptxas(), nvdisasm()) else { return };
-    for folder in SHIPPED_KERNELS.into_iter().chain([DEVICE_LIBRARY, LANGUAGE]) {
+    for folder in SHIPPED_KERNELS.into_iter().chain([DEVICE_LIBRARY]).chain(LANGUAGE) {
         let Some(ptx) = built(folder, "sm_70") else { return };
         let inputs = link_inputs(&ptx).expect("what rustc writes can be linked");
-        assert_eq!(inputs.len() > 1, folder == LANGUAGE, "only {LANGUAGE} has recursion");
+        assert_eq!(inputs.len() > 1, LANGUAGE.contains(&folder), "only {LANGUAGE:?} have recursion");
         for arch in ["sm_80", "sm_90", "sm_120"] {
             for input in &inputs {
                 let code = disassembled(&ptxas, &nvdisasm, input, arch);
@@ -77,7 +77,7 @@ fn warps_reconverge_in_all_code_that_is_linked() {
                 assert!(diverged.is_empty(), "{folder} on {arch}: {diverged:#?}");
             }
         }
-        if folder == LANGUAGE {
+        if LANGUAGE.contains(&folder) {
             let planted = disassembled(&ptxas, &nvdisasm, &ptx, "sm_90");
             let found = diverged(&planted);
             assert!(found.iter().any(|name| name.contains("quicksort")), "not found: {found:#?}");

@@ -18,6 +18,7 @@ mod arg;
 mod args;
 mod data;
 mod memory;
+mod test;
 
 #[doc(hidden)]
 pub use arg::Pair;

@@ -70,10 +70,15 @@ pub fn runs_a_lane() -> bool {
 
 /// Calls `f` without a running lane: what it allocates is not the lane's.
 pub fn outside_lane<R>(f: impl FnOnce() -> R) -> R {
-    let stood_at = STANDS_AT.replace(core::ptr::null());
-    let result = f();
-    STANDS_AT.set(stood_at);
-    result
+    struct Back(*const Coords);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            STANDS_AT.set(self.0);
+        }
+    }
+    // Also if `f` panics.
+    let _back = Back(STANDS_AT.replace(core::ptr::null()));
+    f()
 }
 
 /// Calls `f` on the global heap of the running lane. `None` if no lane runs, or if its kernel has

@@ -74,7 +74,8 @@ pub struct KernelAttributes {
     /// Bytes of local memory per thread: stack and spilled registers.
     pub local_bytes: u32,
     /// Bytes of stack per thread that the kernel needs at least: the variables of its functions,
-    /// along a chain of direct calls that enters none of them twice.
+    /// along a chain of direct calls that enters none of them twice. Without saved registers, and
+    /// without functions that are called through pointers.
     pub stack_bytes: u64,
     /// Whether the kernel can reach recursion or a call through a pointer. Then it may need more
     /// stack, and its threads have what [`Device::set_stack_bytes`](crate::Device::set_stack_bytes)

@@ -10,6 +10,7 @@
 use crate::driver::backend::{Range, Transfer};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::lock::lock;
+use crate::simt::forget_memory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
 use std::ptr;
@@ -103,6 +104,8 @@ impl Heap {
         let mut state = lock(&self.state);
         if let Some((base, layout)) = state.blocks.remove(&range.address) {
             state.used -= range.bytes;
+            // Otherwise the next line would free a block of a heap.
+            forget_memory(range.address, range.bytes);
             // SAFETY: allocated by `alloc` with this layout, freed once (I2).
             unsafe { dealloc(ptr::with_exposed_provenance_mut(base), layout) };
         }

@@ -8,6 +8,7 @@
 use super::memory::Heap;
 use crate::driver::backend::{Pages, Range, VirtualMemory};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
+use crate::simt::forget_memory;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;
@@ -74,6 +75,7 @@ impl VirtualMemory for CpuVirtualMemory {
     }
 
     unsafe fn unreserve(&self, range: Range) -> Result<()> {
+        forget_memory(range.address, range.bytes);
         // SAFETY: the caller's promise: the reservation is not in use and nothing is mapped there.
         let done = unsafe { unmap_addresses(range.address, range.address + range.bytes) };
         done.map_err(|why| self.failed("free", range.bytes, why))

@@ -12,6 +12,10 @@ use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 use std::ffi::{CString, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
+/// The optimisation level of modules with recursion. From level 2 on, the driver's compiler makes
+/// wrong code of some recursive functions (`docs/miscompiled.md`).
+const RECURSION_LEVEL: u32 = 1;
+
 /// The linked image of a PTX text, which [`link_inputs`] divides if it has recursive functions. The
 /// image lives as long as this value.
 pub(super) struct Linked {
@@ -39,8 +43,11 @@ impl Linked {
             return None;
         }
         let mut linked = Linked { api, state, image: null_mut() };
-        let registers = register_limit(ptx);
-        let added = inputs.iter().try_for_each(|input| linked.add(input, registers));
+        let registers = register_limit(ptx).map(|count| (CUjit_option::CU_JIT_MAX_REGISTERS, count));
+        // The text was divided: it has recursion.
+        let level = (inputs.len() > 1).then_some((CUjit_option::CU_JIT_OPTIMIZATION_LEVEL, RECURSION_LEVEL));
+        let options: Vec<_> = registers.into_iter().chain(level).collect();
+        let added = inputs.iter().try_for_each(|input| linked.add(input, &options));
         let done = added.and_then(|()| linked.complete());
         if let Err(status) = done {
             tracing::debug!(status, "the driver does not link the kernels; loading them unlinked");
@@ -53,11 +60,12 @@ impl Linked {
         self.image
     }
 
-    fn add(&mut self, text: &str, registers: Option<u32>) -> Result<(), Status> {
+    fn add(&mut self, text: &str, options: &[(CUjit_option, u32)]) -> Result<(), Status> {
         let text = CString::new(text).map_err(|_| INVALID_VALUE)?;
-        let mut options = [CUjit_option::CU_JIT_MAX_REGISTERS];
-        let mut values = [without_provenance_mut(registers.unwrap_or(0) as usize)];
-        let count = registers.iter().len() as u32;
+        let count = options.len() as u32;
+        let mut values: Vec<_> =
+            options.iter().map(|(_, value)| without_provenance_mut(*value as usize)).collect();
+        let mut options: Vec<_> = options.iter().map(|(option, _)| *option).collect();
         let bytes = text.to_bytes_with_nul();
         let (data, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
         // SAFETY: the text ends with a zero and the driver only reads it; there are as many values

@@ -4,9 +4,9 @@
 //! kernel that can reach recursion or a call through a pointer has the limit of its context
 //! instead, 1 KiB by default. If it needs more, its threads write beyond their stacks.
 //!
-//! So a module with such kernels raises the limit when it is loaded, in a context that warpheap
-//! made and whose limit the program has not set. A launch fails if the limit is less than the
-//! frames of the kernel's functions.
+//! So a module with such kernels raises the limit when it is loaded, in a device's primary context
+//! whose limit the program has not set through the same device. A launch fails if the limit is less
+//! than the frames of the kernel's functions.
 
 use super::context::Context;
 use super::sys::Status;
@@ -72,7 +72,7 @@ impl Context {
             self.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, wanted)
         });
         match raised {
-            Ok(bytes) => tracing::debug!(bytes, "threads of kernels have a stack of this size"),
+            Ok(bytes) => tracing::info!(bytes, "threads of kernels have a stack of this size"),
             Err(error) => {
                 tracing::warn!(%error, wanted, "the stack of the kernels' threads cannot be raised")
             }
@@ -85,8 +85,8 @@ impl Context {
             return Ok(());
         }
         let limit = self.limit(CUlimit::CU_LIMIT_STACK_SIZE)?;
-        lock(&self.stack().open).insert(kernel);
         if limit >= attributes.stack_bytes {
+            lock(&self.stack().open).insert(kernel);
             return Ok(());
         }
         Err(Error::InvalidLaunch {

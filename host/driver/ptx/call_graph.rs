@@ -37,8 +37,9 @@ struct Body<'a> {
 /// The stack that a thread of a kernel needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stack {
-    /// The variables of the kernel and of the functions along a chain of direct calls that enters
-    /// none of them twice. Registers that are saved on the stack come on top.
+    /// The variables of the kernel and of the functions along some chain of direct calls that
+    /// enters none of them twice: the deepest one, if there is no recursion. Registers that are
+    /// saved on the stack come on top, and functions that are called through pointers.
     pub least: u64,
     /// Whether the kernel can reach recursion, or a call through a pointer: then it may need any
     /// number of bytes more, and the driver does not know how many.

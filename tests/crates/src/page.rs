@@ -28,10 +28,12 @@ pub fn page(report: &Report) -> String {
 /// Where the crates were run.
 fn ran(report: &Report) -> String {
     let count = |is_right: fn(&Record) -> bool| report.crates.iter().filter(|one| is_right(one)).count();
-    let all = report.crates.len();
+    let all = count(|record| record.ptx_bytes.is_some());
     let compiler = report.compiler.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let cpu = count(|record| record.cpu.as_ref().is_some_and(|run| run.is_right()));
-    let text = format!("{all} crates were compiled by {compiler}; {cpu} are right on the CPU");
+    let commit = &report.commit;
+    let text =
+        format!("{all} crates were compiled by {compiler} (commit `{commit}`); {cpu} are right on the CPU");
     match &report.device {
         Some(device) => {
             let gpu = count(|record| record.gpu.as_ref().is_some_and(|gpu| gpu.run.is_right()));

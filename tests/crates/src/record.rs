@@ -10,6 +10,8 @@ use std::path::Path;
 pub struct Report {
     /// The form of this file.
     pub schema: String,
+    /// The commit of the program that ran the last one.
+    pub commit: String,
     /// The compiler of the kernels.
     pub compiler: String,
     /// The GPU, if one was used.
@@ -132,6 +134,7 @@ impl Report {
     /// Adds a record, or replaces that of the same crate. The order is that of the list.
     pub fn insert(&mut self, record: Record) {
         self.schema = "warpheap-crates/1".into();
+        self.commit = env!("WARPHEAP_CRATES_COMMIT").into();
         self.compiler = env!("WARPHEAP_CRATES_COMPILER").into();
         if let Some(gpu) = &record.gpu {
             self.device = Some(gpu.device.clone());

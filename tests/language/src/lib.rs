@@ -2,7 +2,13 @@
 //! part of the library, but compilers have made wrong code of it. `docs/miscompiled.md` has the
 //! causes.
 
+pub mod kernel_tests;
 pub mod kernels;
+
+/// The kernels of the unit tests use their heap on the CPU, too.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: warpheap::simt::KernelAllocator = warpheap::simt::KernelAllocator::system();
 
 /// The kernels, for every GPU since Volta. Empty if no compiler for kernels was found.
 pub const PTX: &str = include_str!(env!("WARPHEAP_PTX_SM_70"));

@@ -24,9 +24,9 @@
 //!   it.
 //! - I2. Only the group that crossed the end changes the span, until `left >= 0`.
 //! - I3. `left > -BIAS`. Until the span is replaced, a lane takes at most 65 tickets of it for
-//!   which it found no free block, and one in each of the 33 turns of an allocation that draw
-//!   (`PATIENCE`). For the 2^18 lanes of a GPU that is 3/8 of `BIAS`, so two allocations by each of
-//!   them may fail while a span is replaced.
+//!   which it found no free block, and one in each of the 129 turns of an allocation that draw
+//!   (`PATIENCE`), which take 1 ms or more. For the 2^18 lanes of a GPU that is 3/4 of `BIAS`, so
+//!   one allocation by each of them may fail while a span is replaced.
 //!
 //! All operations are relaxed: the claim of the bits orders the use of the blocks. Wait-free.
 

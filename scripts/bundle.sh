@@ -38,7 +38,7 @@ test_build=(cargo test --release --no-run --locked --message-format=json)
 reported=$("${test_build[@]}" --features cli "${tests[@]/#/--test=}")
 reported+=$'\n'$("${test_build[@]}" --package warpheap-harness --features delays --test delays)
 reported+=$'\n'$("${test_build[@]}" --package warpheap-language)
-for name in "${tests[@]}" delays language; do
+for name in "${tests[@]}" delays language warpheap_language; do
     path=$(sed -n 's|.*"executable":"\([^"]*/'"$name"'-[^"]*\)".*|\1|p' <<<"$reported")
     strip -o "bundle/tests/$name" "$path"
 done

@@ -136,7 +136,7 @@ for backend in cuda cpu; do
     done
 done
 
-for name in delays heap_groups panics device_pools host_pools driver language; do
+for name in delays heap_groups panics device_pools host_pools driver language warpheap_language; do
     # One test at a time: a test must not get the address that another one has just freed.
     expect 0 "test-$name" 900 env WARPHEAP_REQUIRE_CUDA=1 "$bundle/tests/$name" --test-threads=1
 done

@@ -5,6 +5,9 @@
 //! increments the counter of all. Kernels are left out: they are never recursive, and a loop over a
 //! kernel's parameter does not diverge, so it needs no such point.
 //!
+//! In modules with recursion, no function may have its stack pointer in a uniform register: threads
+//! of a warp may be at different depths. The loader compiles such modules at level 1.
+//!
 //! NVIDIA's ptxas assembles the texts that the driver links, and its nvdisasm prints the code; both
 //! are looked up as in `support/assembler.rs`.
 
@@ -52,9 +55,20 @@ fn diverged(code: &str) -> Vec<&str> {
     functions.filter(never_reconverges).filter_map(|function| function.split(':').next()).collect()
 }
 
+/// The functions in the output of nvdisasm that move their stack pointer, `R1`, to a uniform
+/// register.
+fn with_uniform_stack(code: &str) -> Vec<&str> {
+    let is_move = |line: &str| line.contains(" R2UR ") && (line.contains(", R1 ") || line.contains(", R1."));
+    let functions = code.split("\n.text.").skip(1).filter(|function| function.lines().any(is_move));
+    functions.filter_map(|function| function.split(':').next()).collect()
+}
+
+/// The levels of the loader: for modules with recursion, and for others.
+const LEVELS: [u32; 2] = [1, 3];
+
 /// The machine code of `ptx`, relocatable.
-fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str) -> String {
-    let object = assemble_to(ptxas, ptx, arch);
+fn disassembled(ptxas: &Path, nvdisasm: &Path, ptx: &str, arch: &str, level: u32) -> String {
+    let object = assemble_to(ptxas, ptx, arch, level);
     let output = Command::new(nvdisasm).arg(&object).output().expect("nvdisasm runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("nvdisasm prints text")
@@ -69,20 +83,38 @@ fn warps_reconverge_in_all_code_that_is_linked() {
         assert_eq!(inputs.len() > 1, LANGUAGE.contains(&folder), "only {LANGUAGE:?} have recursion");
         for arch in ["sm_80", "sm_90", "sm_120"] {
             for input in &inputs {
-                let code = disassembled(&ptxas, &nvdisasm, input, arch);
-                assert!(code.contains("BSSY") || inputs.len() > 1, "{folder}: no code that diverges");
+                let is_recursive = inputs.len() > 1;
+                let level = LEVELS[usize::from(!is_recursive)];
+                let code = disassembled(&ptxas, &nvdisasm, input, arch, level);
+                assert!(code.contains("BSSY") || is_recursive, "{folder}: no code that diverges");
                 let kernels: Vec<_> = warpheap_build::entries(input).collect();
                 let mut diverged = diverged(&code);
                 diverged.retain(|name| !kernels.contains(name));
                 assert!(diverged.is_empty(), "{folder} on {arch}: {diverged:#?}");
+                let mut uniform = with_uniform_stack(&code);
+                // A kernel starts at depth 0.
+                uniform.retain(|name| !kernels.contains(name));
+                assert!(!is_recursive || uniform.is_empty(), "{folder} on {arch}: {uniform:#?}");
             }
         }
         if LANGUAGE.contains(&folder) {
-            let planted = disassembled(&ptxas, &nvdisasm, &ptx, "sm_90");
+            let planted = disassembled(&ptxas, &nvdisasm, &ptx, "sm_90", 3);
             let found = diverged(&planted);
             assert!(found.iter().any(|name| name.contains("quicksort")), "not found: {found:#?}");
         }
     }
+}
+
+#[test]
+fn a_stack_pointer_in_a_uniform_register_is_found() {
+    let (Some(ptxas), Some(nvdisasm)) = (ptxas(), nvdisasm()) else { return };
+    let Some(ptx) = built(LANGUAGE[1], "sm_70") else { return };
+    let inputs = link_inputs(&ptx).expect("what rustc writes can be linked");
+    let found = |level| {
+        let code = disassembled(&ptxas, &nvdisasm, &inputs[0], "sm_90", level);
+        with_uniform_stack(&code).iter().any(|name| name.contains("quicksort"))
+    };
+    assert_eq!(LEVELS.map(found), [false, true]);
 }
 
 #[test]

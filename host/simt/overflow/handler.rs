@@ -31,8 +31,9 @@ thread_local! {
     static STACK: SignalStack = SignalStack::new();
 }
 
-/// The stack of the handler on this OS thread. `None` if the OS thread had one of this size before.
-struct SignalStack(Option<DefaultStack>);
+/// The stack of the handler on this OS thread, and the one that the OS thread had before. `None` if
+/// that was large enough.
+struct SignalStack(Option<(DefaultStack, libc::stack_t)>);
 
 /// While it exists, an overflow of the OS thread's lanes is reported.
 pub(in crate::simt) struct Watched<'a> {
@@ -114,18 +115,16 @@ impl SignalStack {
         let stack = libc::stack_t { ss_sp: bottom(&memory), ss_flags: 0, ss_size: STACK_BYTES };
         // SAFETY: the memory is used for nothing else until the drop.
         unsafe { libc::sigaltstack(&raw const stack, null_mut()) };
-        SignalStack(Some(memory))
+        SignalStack(Some((memory, current)))
     }
 }
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        let Some(memory) = &self.0 else { return };
-        let mut stack = current_stack();
-        if stack.ss_sp == bottom(memory) {
-            stack.ss_flags = libc::SS_DISABLE;
+        let Some((memory, before)) = &self.0 else { return };
+        if current_stack().ss_sp == bottom(memory) {
             // SAFETY: no handler runs now, since this code does.
-            unsafe { libc::sigaltstack(&raw const stack, null_mut()) };
+            unsafe { libc::sigaltstack(before, null_mut()) };
         }
     }
 }

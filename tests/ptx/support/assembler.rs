@@ -128,10 +128,11 @@ pub fn assemble_apart(ptxas: &Path, ptx: &str, arch: &str) -> Vec<Part> {
     parts(&run(ptxas, ptx, arch, &["--compile-only"]))
 }
 
-/// The relocatable object file of `ptx` for `arch`.
-pub fn assemble_to(ptxas: &Path, ptx: &str, arch: &str) -> PathBuf {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}-{}.o", ptx.len()));
-    run(ptxas, ptx, arch, &["--compile-only", "--output-file", &object.to_string_lossy()]);
+/// The relocatable object file of `ptx` for `arch`, optimised at `level`.
+pub fn assemble_to(ptxas: &Path, ptx: &str, arch: &str, level: u32) -> PathBuf {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}-{level}-{}.o", ptx.len()));
+    let level = format!("--opt-level={level}");
+    run(ptxas, ptx, arch, &["--compile-only", &level, "--output-file", &object.to_string_lossy()]);
     object
 }
 

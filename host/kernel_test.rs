@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use warpheap_device::kernel::Kernel;
 
-/// Two warps: one that is full, and another one.
+/// Two full warps.
 const THREADS: u32 = 64;
 
 const HEAP_BYTES: u64 = 64 << 20;
@@ -33,10 +33,11 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
         let done = module.and_then(|module| unsafe { run(kernel, &module) });
         report::<K>(&device, done);
     }
+    let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
     if ptx.is_empty() {
+        assert!(!required, "{}: WARPHEAP_REQUIRE_CUDA=1, but the PTX of the tests is empty", K::NAME);
         return;
     }
-    let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
     let mut on_gpu = lock(&ON_GPU);
     let device = match &*on_gpu {
         Some((device, _)) => Ok(device.clone()),

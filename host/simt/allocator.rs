@@ -1,4 +1,4 @@
-//! The global allocator of a program whose kernels run on the CPU.
+//! The global allocator of a program that runs kernels on the CPU.
 
 use crate::lock::lock;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -72,7 +72,7 @@ impl<A> KernelAllocator<A> {
     }
 }
 
-/// Most heaps whose blocks are recognised at the same time.
+/// The maximum number of heaps with blocks that are recognised.
 const MOST_HEAPS: usize = 64;
 
 /// The memory of the global heaps on the CPU. The first address is 0 in unused places.
@@ -101,11 +101,15 @@ pub(crate) fn note_heap(first: u64, bytes: u64) {
     let _changes = lock(&CHANGES);
     let is_at = |memory: &&Memory, at| memory.first.load(Ordering::Relaxed) == at;
     let known = HEAPS.iter().find(|memory| is_at(memory, first));
-    if let Some(place) = known.or_else(|| HEAPS.iter().find(|memory| is_at(memory, 0))) {
-        place.end.store(end, Ordering::Relaxed);
-        // ordering: release; pairs with the acquire in `contains`.
-        place.first.store(first, Ordering::Release);
-    }
+    let Some(place) = known.or_else(|| HEAPS.iter().find(|memory| is_at(memory, 0))) else {
+        tracing::warn!(
+            "more than {MOST_HEAPS} global heaps at a time: a block of this one must be freed by kernels of its module only"
+        );
+        return;
+    };
+    place.end.store(end, Ordering::Relaxed);
+    // ordering: release; pairs with the acquire in `contains`.
+    place.first.store(first, Ordering::Release);
 }
 
 /// Forgets heaps in memory that is freed.

@@ -4,9 +4,9 @@
 //! kernel that can reach recursion or a call through a pointer has the limit of its context
 //! instead, 1 KiB by default. If it needs more, its threads write beyond their stacks.
 //!
-//! So a module with such kernels raises the limit when it is loaded, in a device's primary context
-//! whose limit the program has not set through the same device. A launch fails if the limit is less
-//! than the frames of the kernel's functions.
+//! So a module with such kernels raises the limit of a device's primary context when it is loaded,
+//! unless the program has set it through the same device. A launch fails if the limit is less than
+//! the frames of the kernel's functions.
 
 use super::context::Context;
 use super::sys::Status;

@@ -1,4 +1,4 @@
-//! An arena whose indices know their generation.
+//! An arena with indices that know their generation.
 
 use crate::{Random, Sum};
 use alloc::string::String;

@@ -122,6 +122,8 @@ for workload in exchange pipeline storm; do
 done
 stress streams --allocator all --threads 2^18 --streams 8 --rounds 12
 stress exhausted --allocator all --threads 2^20 --size 64 --pool 32MiB --rounds 12
+# Mostly failing allocations of mixed sizes.
+stress failing --allocator heap --threads 2^18 --size 16-4096 --pool 64MiB --rounds 24
 stress few --allocator all --threads 256 --size 1-100 --streams 4 --rounds 12
 stress long --allocator all --threads 2^20 --streams 4 --seconds 30
 # Ten billion pairs, each checked. The heap has memory for nearly all of them: the other runs test a

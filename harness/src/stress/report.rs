@@ -70,6 +70,10 @@ pub struct StressReport {
     pub crossed_kernels: u64,
     /// Allocations that failed because the pool was out of memory.
     pub failed_allocations: u64,
+    /// Allocations that failed without a proof that there was no memory, also where the pool was
+    /// exhausted to check it. `None` if the allocator does not count them, or if there are
+    /// findings.
+    pub contended_failures: Option<u64>,
     /// Bytes of patterns that owners wrote.
     pub bytes_written: u64,
     /// Bytes of patterns that owners verified.
@@ -134,6 +138,7 @@ impl StressReport {
             crossed_warps: 0,
             crossed_kernels: 0,
             failed_allocations: 0,
+            contended_failures: None,
             bytes_written: 0,
             bytes_read: 0,
             blocks_checked: 0,

@@ -139,6 +139,9 @@ impl<'a, S: Subject> Run<'a, S> {
             }
             Err(error) => return Err(error),
         }
+        if self.report.is_clean() {
+            self.report.contended_failures = self.subject.contended_failures()?;
+        }
         self.report.finish(self.started.elapsed());
         Ok(self.report)
     }

@@ -105,6 +105,15 @@ pub unsafe trait Subject: Sized {
         Ok(None)
     }
 
+    /// The allocations since the last reset that failed without a proof that there was no memory.
+    /// Default: `None`, the allocator does not count them.
+    ///
+    /// # Errors
+    /// An error of the device.
+    fn contended_failures(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Whether the allocator's own count of live blocks equals `live`. If they differ, the harness
     /// calls [`account`](Self::account) to find the difference. Default: `None`, it has no count.
     ///

@@ -92,6 +92,10 @@ unsafe impl Subject for HeapSubject {
         Ok(Some(self.pool.faults()?))
     }
 
+    fn contended_failures(&self) -> Result<Option<u64>> {
+        Ok(Some(self.pool.stats()?.contended_failures))
+    }
+
     fn account(&self, _: &Plan, state: &RoundState<'_>) -> Result<Option<Account>> {
         let snapshot = self.pool.snapshot()?;
         let mut account = Account::default();

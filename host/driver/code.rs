@@ -2,7 +2,7 @@
 //! declarations.
 
 use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
-use super::ptx::{Ptx, describe, extract_kernels, names_in_words, signature};
+use super::ptx::{Ptx, describe, entries_in_words, extract_kernels, names_in_words, signature};
 use crate::error::{Bytes, Error, InvalidModule, Result};
 use crate::lock::lock;
 use crate::simt::OnPanic;
@@ -89,7 +89,7 @@ impl Code {
         self.check_named_kernel(K::NAME)?;
         let Some(ptx) = &self.ptx else { return Ok(()) };
         let Some(found) = ptx.entries.get(K::NAME) else {
-            return Err(unknown(K::NAME, ptx.entries_in_words()));
+            return Err(unknown(K::NAME, entries_in_words(ptx)));
         };
         let expected = signature(K::Args::PARAMS);
         if *found == expected {

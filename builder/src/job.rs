@@ -6,11 +6,12 @@ use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
 use crate::error::{Error, io};
 use crate::module::check_debug;
-use crate::{check, registers, stamp, unsupported, unused};
+use crate::{check, registers, stamp, unsupported};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use warpheap_ptx::without_unused;
 
 /// PTX that was built and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Job {
         let Ok(text) = fs::read_to_string(ptx) else {
             return Err(Error::NoPtx { path: ptx.into(), output: diagnostics });
         };
-        let text = unused::without_unused(&text);
+        let text = without_unused(&text);
         let written = fs::write(ptx, &text).map_err(io("write", ptx));
         let compared = match self.debug {
             Some(program) => check_debug(&self.package.name, program, &output.stdout),

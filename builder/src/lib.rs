@@ -47,11 +47,10 @@ mod module;
 mod registers;
 mod stamp;
 mod unsupported;
-mod unused;
 
 pub use arch::{Arch, InvalidArch};
 pub use builder::Builder;
-pub use check::{entries, functions};
 pub use compiler::{Compiler, NoCompiler, Rejected, SETTING};
 pub use error::Error;
 pub use job::Ptx;
+pub use warpheap_ptx::{entries, functions};

@@ -7,7 +7,7 @@ use crate::error::{InvalidModule, Result};
 use warpheap_device::kernel;
 pub use warpheap_ptx::link_inputs;
 use warpheap_ptx::{Param, UnknownKernel};
-pub(crate) use warpheap_ptx::{Ptx, Stack, stacks};
+pub(crate) use warpheap_ptx::{Ptx, Stack, register_limit, stacks};
 
 /// The text with only these `kernels`. PTX with non-empty debug sections is returned unchanged,
 /// because those sections refer to places in all functions.

@@ -8,11 +8,15 @@ mod call_graph;
 mod extract;
 mod recursion;
 mod statements;
+mod symbols;
+mod unused;
 
 pub use call_graph::{Stack, stacks};
 pub use extract::{UnknownKernel, extract_kernels};
 pub use recursion::link_inputs;
 use std::collections::BTreeMap;
+pub use symbols::{entries, functions, register_limit, unresolved};
+pub use unused::without_unused;
 
 /// Size and alignment of one parameter or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

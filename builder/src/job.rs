@@ -4,6 +4,7 @@ use crate::arch::Arch;
 use crate::build_script::in_build_script;
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
+use crate::cubin::Cubin;
 use crate::error::{Error, io};
 use crate::module::check_debug;
 use crate::{check, registers, stamp, unsupported};
@@ -25,6 +26,9 @@ pub struct Ptx {
     pub compiler: Compiler,
     /// Whether it was compiled now. False if the existing PTX was still up to date.
     pub rebuilt: bool,
+    /// The cubins that [`Builder::cubin`](crate::Builder::cubin) requests, compiled from this PTX.
+    /// Empty if NVIDIA's assembler and linker were not found.
+    pub cubins: Vec<Cubin>,
 }
 
 /// A build, without the architecture.
@@ -78,7 +82,7 @@ impl Job {
             let sources = inputs.iter().filter(|input| !input.starts_with(&self.target_dir));
             sources.for_each(|input| println!("cargo::rerun-if-changed={}", input.display()));
         }
-        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt })
+        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt, cubins: Vec::new() })
     }
 
     /// Compiles and checks. PTX that fails a check is removed.
@@ -141,14 +145,14 @@ impl Job {
         self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
     }
 
-    /// In a build script, copies the PTX to `OUT_DIR`, where no other build overwrites it.
-    fn export(&self, ptx: PathBuf) -> Result<PathBuf, Error> {
+    /// In a build script, copies a built file to `OUT_DIR`, where no other build overwrites it.
+    pub fn export(&self, built: PathBuf) -> Result<PathBuf, Error> {
         if !in_build_script() {
-            return Ok(ptx);
+            return Ok(built);
         }
         let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
-        let own = out.join(ptx.file_name().unwrap_or_default());
-        copy(&ptx, &own)?;
+        let own = out.join(built.file_name().unwrap_or_default());
+        copy(&built, &own)?;
         Ok(own)
     }
 }
@@ -164,7 +168,7 @@ fn set_of(build_args: &[OsString]) -> String {
     format!("-{:016x}", hasher.finish())
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
+pub(crate) fn lock(path: &Path) -> Result<File, Error> {
     let file = File::create(path).map_err(io("create", path))?;
     file.lock().map_err(io("lock", path))?;
     Ok(file)

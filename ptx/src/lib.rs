@@ -5,6 +5,7 @@
 //! Attributes".
 
 mod call_graph;
+mod cubin;
 mod extract;
 mod recursion;
 mod statements;
@@ -12,6 +13,7 @@ mod symbols;
 mod unused;
 
 pub use call_graph::{Stack, stacks};
+pub use cubin::{Cubin, sealed};
 pub use extract::{UnknownKernel, extract_kernels};
 pub use recursion::link_inputs;
 use std::collections::BTreeMap;

@@ -189,7 +189,7 @@ mod tests {
             paths.pairs().map(|(ptxas, _)| ptxas).collect::<Vec<_>>()
         };
         let on_path = both.path().join(format!("ptxas{EXE_SUFFIX}"));
-        assert_eq!(found(None), [on_path.clone()]);
+        assert_eq!(found(None), std::slice::from_ref(&on_path));
         let named = other.path().join(format!("ptxas-13{EXE_SUFFIX}"));
         assert_eq!(found(Some(named.clone())), [named, on_path.clone()]);
         assert_eq!(found(Some(alone.path().join("ptxas"))), [on_path]);

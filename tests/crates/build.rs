@@ -1,5 +1,5 @@
-//! Compiles each crate of the list to PTX of its own, and embeds all of them. If `WARPHEAP_CRATES_CUBIN`
-//! names an architecture, such as `sm_90`, compiles them for it, too.
+//! Compiles each crate of the list to PTX of its own, and embeds all of them. If
+//! `WARPHEAP_CRATES_CUBIN` names an architecture, such as `sm_90`, compiles them for it, too.
 
 #[path = "src/list.rs"]
 #[expect(dead_code, reason = "the build needs the names only")]

@@ -1,5 +1,5 @@
-//! Modules with cubins: which are loaded, and which are errors. The cubins here have no code, so the
-//! driver accepts none. `tests/language` loads real ones.
+//! Modules with cubins: which are loaded, and which are errors. The cubins here have no code, so
+//! the driver accepts none. `tests/language` loads real ones.
 
 use crate::kernels::double;
 use crate::support::{PTX, devices, is_cpu, launch};

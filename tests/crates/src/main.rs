@@ -8,10 +8,10 @@
 //!
 //! Runs all crates, or those that are named, each in a process of its own: a fault of a GPU spoils
 //! the process. `--json` adds the records to `FILE`, or replaces those of the same crates.
-//! `--limit` is the time for each crate, also for a kernel that hangs. `--cubin` loads cubins, which
-//! a build with `WARPHEAP_CRATES_CUBIN=sm_90` contains, instead of PTX; it is an error if there is
-//! none for the GPU. `--page` prints the page of the guide from such a file. With
-//! `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
+//! `--limit` is the time for each crate, also for a kernel that hangs. `--cubin` loads cubins
+//! instead of PTX, and fails if there is none for the GPU; a build with
+//! `WARPHEAP_CRATES_CUBIN=sm_90` contains them. `--page` prints the page of the guide from such a
+//! file. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 //!
 //! Exits with 0 if all crates are right, 1 if one is not, 2 for wrong arguments.
 

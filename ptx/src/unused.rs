@@ -14,8 +14,8 @@ struct Part<'a> {
     text: &'a str,
 }
 
-/// `ptx` without the weak functions of [`RUNTIME`] that no other function and no variable of it
-/// names.
+/// `ptx` without the weak functions of C's library that no other function and no variable of it
+/// names. They are those that `warpheap-device` defines.
 pub fn without_unused(ptx: &str) -> String {
     let parts = parts(ptx);
     let names: BTreeSet<_> = parts.iter().filter_map(|part| part.name).collect();

@@ -196,6 +196,28 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_linked_is_compiled_as_a_whole() {
+        let found = Assembler::find();
+        let required = std::env::var_os("WARPHEAP_REQUIRE_PTXAS").is_some_and(|value| value == "1");
+        assert!(found.is_some() || !required, "no ptxas with an nvlink beside it");
+        let Some(assembler) = found else { return };
+        let head = ".version 7.0\n.target sm_70\n.address_size 64\n";
+        let kernel = ".visible .entry k()\n{\n\tcall.uni g, ();\n\tret;\n}\n";
+        let alias = format!("{head}.func f()\n{{\n\tret;\n}}\n.func g();\n{kernel}.alias g, f;\n");
+        let assemble = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let code = assembler.assemble(text, "sm_80".parse().unwrap(), folder.path());
+            (code, folder.path().join("linked.cubin").exists())
+        };
+        let (code, is_linked) = assemble(&alias);
+        assert!(code.unwrap().starts_with(b"\x7fELF") && !is_linked);
+        let (code, is_linked) = assemble(&format!("{head}.func g()\n{{\n\tret;\n}}\n{kernel}"));
+        assert!(code.unwrap().starts_with(b"\x7fELF") && is_linked);
+        let message = assemble(&format!("{head}.extern .func g();\n{kernel}")).0.unwrap_err().to_string();
+        assert!(message.contains("for sm_80:\n") && message.contains("'g'"), "{message}");
+    }
+
+    #[test]
     fn tools_that_do_not_run_are_not_used() {
         let broken = folder_with(&["ptxas", "nvlink"]);
         let paths = SearchPaths { named: None, folders: vec![broken.path().into()] };

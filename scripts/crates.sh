@@ -4,7 +4,7 @@
 #        scripts/crates.sh --test    format, clippy and tests of the suite, then the quick crates
 #        scripts/crates.sh --page    writes docs/guide/crates.md from results/crates.json
 # Without --all: the crates that are compiled quickly. Options are those of the program:
-# --json FILE, --limit SECONDS, --list.
+# --json FILE, --limit SECONDS, --list, --cubin. For the last one, set WARPHEAP_CRATES_CUBIN=sm_90.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

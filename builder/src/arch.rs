@@ -30,6 +30,18 @@ impl Arch {
         self.number
     }
 
+    /// Whether PTX for this architecture can be compiled for `other`.
+    pub(crate) fn runs_on(self, other: Arch) -> bool {
+        match self.suffix {
+            None => self.number <= other.number,
+            Some('a') => self == other,
+            _ => {
+                let is_of_family = self.number / 10 == other.number / 10 && other.suffix.is_some();
+                is_of_family && self.number <= other.number
+            }
+        }
+    }
+
     /// The PTX version to emit, times ten: 78 for PTX 7.8.
     pub fn ptx_version(self) -> u32 {
         // The accelerated and family variants came one PTX version after their plain architecture.

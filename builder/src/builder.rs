@@ -4,6 +4,7 @@ use crate::arch::Arch;
 use crate::build_script::{in_build_script, modules_target_dir, shared_target_dir, warn, watch_for_compiler};
 use crate::cargo::{self, Options, Package};
 use crate::compiler::{SETTING, SearchPaths};
+use crate::cubin;
 use crate::error::{Error, io};
 use crate::job::{Job, Ptx, copy};
 use crate::module::{self, DeviceCrate};
@@ -19,6 +20,7 @@ pub struct Builder {
     kernels: Kernels,
     compiler: Option<PathBuf>,
     arch: String,
+    cubins: Vec<String>,
     target_dir: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     options: Options,
@@ -80,6 +82,7 @@ impl Builder {
             kernels,
             compiler: None,
             arch: Arch::default().to_string(),
+            cubins: Vec::new(),
             target_dir: None,
             copy_to: None,
             options: Options {
@@ -96,6 +99,22 @@ impl Builder {
     /// The oldest architecture that must run the PTX: `sm_80`. Newer ones run it too.
     pub fn arch(mut self, arch: impl ToString) -> Self {
         self.arch = arch.to_string();
+        self
+    }
+
+    /// Also compiles the PTX for `arch`, for instance `sm_90`, so that a program loads its kernels
+    /// on such a GPU without the driver's compiler. Each call adds an architecture. GPUs of the
+    /// same major compute capability run the cubin, if their minor one is not lower.
+    ///
+    /// This needs `ptxas` and `nvlink` of NVIDIA's toolkit. They are searched in the folder of the
+    /// `ptxas` that the environment variable `WARPHEAP_PTXAS` names, on the PATH, in `bin` of the
+    /// folders that `CUDA_HOME` and `CUDA_PATH` name, and in `/usr/local/cuda/bin`. If they are not
+    /// found, there is a warning and no cubin: the program loads the PTX.
+    ///
+    /// With several architectures of PTX, the cubin is compiled from the newest that runs on
+    /// `arch`.
+    pub fn cubin(mut self, arch: impl ToString) -> Self {
+        self.cubins.push(arch.to_string());
         self
     }
 
@@ -148,7 +167,7 @@ impl Builder {
     }
 
     /// Copies the PTX to `path` as well. With several architectures `kernels.ptx` becomes
-    /// `kernels.sm_80.ptx`.
+    /// `kernels.sm_80.ptx`. A cubin is copied to `kernels.sm_90.cubin`.
     pub fn copy_to(mut self, path: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(path.into());
         self
@@ -167,28 +186,55 @@ impl Builder {
         self
     }
 
-    /// Builds the PTX.
+    /// Builds the PTX, and the cubins of it.
     pub fn build(&self) -> Result<Ptx, Error> {
-        let ptx = self.prepare()?.build(&self.options, self.arch.parse()?)?;
+        let mut built = self.build_all(&[self.arch.parse()?])?;
+        let ptx = built.remove(0);
         if let Some(path) = &self.copy_to {
             copy(&ptx.path, path)?;
         }
         Ok(ptx)
     }
 
-    /// Builds one PTX for each of several architectures, in the given order.
+    /// Builds one PTX for each of several architectures, in the given order, and the cubins.
     pub fn build_archs(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<Ptx>, Error> {
         let archs: Vec<Arch> =
             archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<_, _>>()?;
-        let job = self.prepare()?;
-        let build = |arch| {
-            let ptx = job.build(&self.options, arch)?;
-            if let Some(path) = &self.copy_to {
-                copy(&ptx.path, &path.with_extension(format!("{arch}.ptx")))?;
+        let built = self.build_all(&archs)?;
+        if let Some(path) = &self.copy_to {
+            for ptx in &built {
+                copy(&ptx.path, &path.with_extension(format!("{}.ptx", ptx.arch)))?;
             }
-            Ok(ptx)
-        };
-        archs.into_iter().map(build).collect()
+        }
+        Ok(built)
+    }
+
+    fn build_all(&self, archs: &[Arch]) -> Result<Vec<Ptx>, Error> {
+        let mut cubins = vec![Vec::new(); archs.len()];
+        for arch in self.cubin_archs()? {
+            cubins[cubin::source(archs, arch)?].push(arch);
+        }
+        let job = self.prepare()?;
+        let mut built: Vec<Ptx> =
+            archs.iter().map(|&arch| job.build(&self.options, arch)).collect::<Result<_, _>>()?;
+        cubin::build(&job, &mut built, &cubins)?;
+        if let Some(path) = &self.copy_to {
+            for cubin in built.iter().flat_map(|ptx| &ptx.cubins) {
+                copy(&cubin.path, &path.with_extension(format!("{}.cubin", cubin.arch)))?;
+            }
+        }
+        Ok(built)
+    }
+
+    /// The architectures of the cubins, each once.
+    pub(crate) fn cubin_archs(&self) -> Result<Vec<Arch>, Error> {
+        let mut archs: Vec<Arch> = self.cubins.iter().map(|arch| arch.parse()).collect::<Result<_, _>>()?;
+        archs.sort_unstable();
+        archs.dedup();
+        match self.options.device_library && !archs.is_empty() {
+            true => Err(Error::CubinOfLibrary),
+            false => Ok(archs),
+        }
     }
 
     fn prepare(&self) -> Result<Job, Error> {

@@ -232,6 +232,14 @@ pub(crate) struct Output {
     pub stderr: String,
 }
 
+impl Output {
+    /// All that it printed.
+    pub fn messages(&self) -> String {
+        let all = [&self.stdout, &self.stderr].map(|text| text.trim_end());
+        all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
+
 pub(crate) fn run(command: &mut Command) -> Result<Output, Error> {
     let output =
         command.output().map_err(|source| Error::Run { program: command.get_program().into(), source })?;

@@ -2,9 +2,7 @@
 
 use crate::error::Error;
 use std::path::Path;
-
-/// Functions that the driver itself defines for every module.
-const DRIVER_DEFINES: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
+use warpheap_ptx::{entries, functions, unresolved};
 
 /// Rejects PTX without a kernel, and PTX that no driver can link.
 pub(crate) fn check(path: &Path, ptx: &str) -> Result<(), Error> {
@@ -25,45 +23,11 @@ pub(crate) fn check_library(path: &Path, ptx: &str) -> Result<(), Error> {
 }
 
 fn check_symbols(path: &Path, ptx: &str) -> Result<(), Error> {
-    let symbols: Vec<String> = ptx.lines().filter_map(unresolved).map(String::from).collect();
+    let symbols: Vec<String> = unresolved(ptx).map(String::from).collect();
     if !symbols.is_empty() {
         return Err(Error::Unresolved { path: path.into(), symbols });
     }
     Ok(())
-}
-
-/// The names of the kernels in `ptx`.
-pub fn entries(ptx: &str) -> impl Iterator<Item = &str> {
-    ptx.lines()
-        .filter_map(|line| line.trim_start().strip_prefix(".visible .entry "))
-        .filter_map(|rest| rest.split(['(', ' ']).next())
-}
-
-/// The names of the functions that `ptx` defines for other modules.
-pub fn functions(ptx: &str) -> impl Iterator<Item = &str> {
-    ptx.lines().filter_map(|line| name_of_function(line.trim_start().strip_prefix(".visible .func")?))
-}
-
-/// The name in the head of a function without its directive: ` (.param .b64 func_retval0) name(`.
-pub(crate) fn name_of_function(head: &str) -> Option<&str> {
-    let head = head.trim_start();
-    let head = head.strip_prefix('(').map_or(Some(head), |rest| Some(rest.split_once(')')?.1))?;
-    head.split(['(', ';']).next().map(str::trim)
-}
-
-/// The symbol that `line` declares without defining it. Shared memory that is sized at launch does
-/// not count.
-fn unresolved(line: &str) -> Option<&str> {
-    let declared = line.trim_start().strip_prefix(".extern ")?;
-    if declared.starts_with(".shared") {
-        return None;
-    }
-    // `.extern .func  (.param .b32 func_retval0) name`, `.extern .global .align 4 .u32 name;`
-    let name = match declared.strip_prefix(".func") {
-        Some(head) => name_of_function(head)?,
-        None => declared.split(['[', ';']).next()?.split_whitespace().last()?,
-    };
-    (!DRIVER_DEFINES.contains(&name)).then_some(name)
 }
 
 #[cfg(test)]
@@ -79,7 +43,6 @@ mod tests {
     #[test]
     fn a_kernel_passes() {
         check(Path::new("k.ptx"), KERNEL).unwrap();
-        assert_eq!(entries(KERNEL).collect::<Vec<_>>(), ["double"]);
     }
 
     #[test]
@@ -92,7 +55,6 @@ mod tests {
         let library = ".version 7.0\n.target sm_70\n.visible .func  (.param .b64 func_retval0) wh_malloc(\n\
                        .param .b64 wh_malloc_param_0\n)\n{ ret; }\n.visible .func wh_free()\n{ ret; }\n\
                        .func inner()\n{ ret; }\n";
-        assert_eq!(functions(library).collect::<Vec<_>>(), ["wh_malloc", "wh_free"]);
         check_library(Path::new("l.ptx"), library).unwrap();
         let none = check_library(Path::new("l.ptx"), KERNEL).unwrap_err().to_string();
         assert!(none.contains("no device function"), "{none}");

@@ -15,14 +15,17 @@ impl Builder {
     /// | variable | value |
     /// |---|---|
     /// | `WARPHEAP_PTX_SM_70`, and likewise for each of `archs` | path of the PTX file |
+    /// | `WARPHEAP_CUBIN_SM_90`, and likewise for each [`cubin`](Self::cubin) | path of the cubin |
     /// | `WARPHEAP_PTX_MISSING_REASON_FILE` | path of a file: why there is no PTX, or empty |
     /// | `WARPHEAP_DEVICE_RUSTC` | the compiler: `rustc 1.96.0 (...), slsr off`, or `none` |
     ///
-    /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`.
+    /// The crate includes a file with `include_str!(env!("WARPHEAP_PTX_SM_70"))`, and a cubin with
+    /// `include_bytes!(env!("WARPHEAP_CUBIN_SM_90"))`.
     ///
     /// The PTX is empty in builds for docs.rs or loom, and if no device compiler is found. In the
     /// latter case warnings of the build and the file of `WARPHEAP_PTX_MISSING_REASON_FILE` say
-    /// what to install. The crate still builds, for the CPU only.
+    /// what to install. The crate still builds, for the CPU only. A cubin is empty in the same
+    /// cases, and if NVIDIA's assembler and linker are not found.
     ///
     /// # Errors
     /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
@@ -41,29 +44,36 @@ impl Builder {
         archs: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<(), Error> {
         let archs = archs.into_iter().map(|arch| arch.as_ref().parse()).collect::<Result<Vec<Arch>, _>>()?;
+        let cubins = self.cubin_archs()?;
         println!("cargo::rerun-if-env-changed=DOCS_RS");
         if env::var_os("CARGO_CFG_LOOM").is_some() || env::var_os("DOCS_RS").is_some() {
             return set_missing(
                 prefix,
                 &archs,
+                &cubins,
                 "built without kernels, for documentation or a model checker",
             );
         }
         match self.build_archs(archs.iter().map(Arch::to_string)) {
-            Ok(built) => set_built(prefix, &built),
+            Ok(built) => set_built(prefix, &built, &cubins),
             Err(error @ Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
                 error.to_string().lines().for_each(|line| println!("cargo::warning={line}"));
-                set_missing(prefix, &archs, &error.to_string())
+                set_missing(prefix, &archs, &cubins, &error.to_string())
             }
             Err(error) => Err(error),
         }
     }
 }
 
-fn set_built(prefix: &str, built: &[Ptx]) -> Result<(), Error> {
+fn set_built(prefix: &str, built: &[Ptx], cubins: &[Arch]) -> Result<(), Error> {
     for ptx in built {
-        set_ptx_path(prefix, &ptx.arch, &ptx.path);
+        set_path(prefix, "PTX", &ptx.arch, &ptx.path);
+    }
+    let empty = write("no-kernels.cubin", "")?;
+    for arch in cubins {
+        let found = built.iter().flat_map(|ptx| &ptx.cubins).find(|cubin| cubin.arch == *arch);
+        set_path(prefix, "CUBIN", arch, found.map_or(&empty, |cubin| &cubin.path));
     }
     set_rustc_env(prefix, "PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", "")?.display());
     let compiler = built.first().map_or("none".into(), |ptx| ptx.compiler.to_string());
@@ -71,18 +81,17 @@ fn set_built(prefix: &str, built: &[Ptx]) -> Result<(), Error> {
     Ok(())
 }
 
-fn set_missing(prefix: &str, archs: &[Arch], why: &str) -> Result<(), Error> {
+fn set_missing(prefix: &str, archs: &[Arch], cubins: &[Arch], why: &str) -> Result<(), Error> {
     let empty = write("no-kernels.ptx", "")?;
-    for arch in archs {
-        set_ptx_path(prefix, arch, &empty);
-    }
+    archs.iter().for_each(|arch| set_path(prefix, "PTX", arch, &empty));
+    cubins.iter().for_each(|arch| set_path(prefix, "CUBIN", arch, &empty));
     set_rustc_env(prefix, "PTX_MISSING_REASON_FILE", write("why-no-kernels.txt", why)?.display());
     set_rustc_env(prefix, "DEVICE_RUSTC", "none");
     Ok(())
 }
 
-fn set_ptx_path(prefix: &str, arch: &Arch, path: &Path) {
-    set_rustc_env(prefix, &format!("PTX_{}", arch.to_string().to_uppercase()), path.display());
+fn set_path(prefix: &str, kind: &str, arch: &Arch, path: &Path) {
+    set_rustc_env(prefix, &format!("{kind}_{}", arch.to_string().to_uppercase()), path.display());
 }
 
 fn set_rustc_env(prefix: &str, name: &str, value: impl Display) {

@@ -119,6 +119,30 @@ pub enum Error {
         /// The functions and variables.
         symbols: Vec<String>,
     },
+    /// A cubin was requested for an architecture that none of the PTX runs on.
+    #[error(
+        "no PTX of {} can be compiled for {cubin}: request a cubin for a newer architecture, or PTX for an older one",
+        ptx.iter().map(Arch::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    CubinArch {
+        /// The architecture of the cubin.
+        cubin: Arch,
+        /// Those of the PTX.
+        ptx: Vec<Arch>,
+    },
+    /// A cubin was requested of a library of device functions.
+    #[error("a library of device functions has no cubin: it is linked with kernels, as PTX")]
+    CubinOfLibrary,
+    /// NVIDIA's assembler rejected the PTX.
+    #[error("`{}` cannot compile the kernels for {arch}:\n{output}", program.display())]
+    Assemble {
+        /// The assembler.
+        program: PathBuf,
+        /// The architecture.
+        arch: Arch,
+        /// Its output.
+        output: String,
+    },
     /// A file could not be read or written.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Io {

@@ -4,13 +4,15 @@ use crate::arch::Arch;
 use crate::build_script::in_build_script;
 use crate::cargo::{self, Options, Package, TARGET};
 use crate::compiler::Compiler;
+use crate::cubin::Cubin;
 use crate::error::{Error, io};
 use crate::module::check_debug;
-use crate::{check, registers, stamp, unsupported, unused};
+use crate::{check, registers, stamp, unsupported};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use warpheap_ptx::without_unused;
 
 /// PTX that was built and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub struct Ptx {
     pub compiler: Compiler,
     /// Whether it was compiled now. False if the existing PTX was still up to date.
     pub rebuilt: bool,
+    /// The cubins that [`Builder::cubin`](crate::Builder::cubin) requests, compiled from this PTX.
+    /// Empty if NVIDIA's assembler and linker were not found.
+    pub cubins: Vec<Cubin>,
 }
 
 /// A build, without the architecture.
@@ -77,7 +82,7 @@ impl Job {
             let sources = inputs.iter().filter(|input| !input.starts_with(&self.target_dir));
             sources.for_each(|input| println!("cargo::rerun-if-changed={}", input.display()));
         }
-        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt })
+        Ok(Ptx { path, arch, compiler: self.compiler.clone(), rebuilt, cubins: Vec::new() })
     }
 
     /// Compiles and checks. PTX that fails a check is removed.
@@ -108,7 +113,7 @@ impl Job {
         let Ok(text) = fs::read_to_string(ptx) else {
             return Err(Error::NoPtx { path: ptx.into(), output: diagnostics });
         };
-        let text = unused::without_unused(&text);
+        let text = without_unused(&text);
         let written = fs::write(ptx, &text).map_err(io("write", ptx));
         let compared = match self.debug {
             Some(program) => check_debug(&self.package.name, program, &output.stdout),
@@ -140,14 +145,14 @@ impl Job {
         self.target_dir.join(TARGET).join("release").join(format!("{}.d", self.library))
     }
 
-    /// In a build script, copies the PTX to `OUT_DIR`, where no other build overwrites it.
-    fn export(&self, ptx: PathBuf) -> Result<PathBuf, Error> {
+    /// In a build script, copies a built file to `OUT_DIR`, where no other build overwrites it.
+    pub fn export(&self, built: PathBuf) -> Result<PathBuf, Error> {
         if !in_build_script() {
-            return Ok(ptx);
+            return Ok(built);
         }
         let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
-        let own = out.join(ptx.file_name().unwrap_or_default());
-        copy(&ptx, &own)?;
+        let own = out.join(built.file_name().unwrap_or_default());
+        copy(&built, &own)?;
         Ok(own)
     }
 }
@@ -163,7 +168,7 @@ fn set_of(build_args: &[OsString]) -> String {
     format!("-{:016x}", hasher.finish())
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
+pub(crate) fn lock(path: &Path) -> Result<File, Error> {
     let file = File::create(path).map_err(io("create", path))?;
     file.lock().map_err(io("lock", path))?;
     Ok(file)

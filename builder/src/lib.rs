@@ -23,8 +23,8 @@
 //! A rustc of at least 1.96 with the source of its core library: Debian's `rustc-web` with
 //! `rust-web-src`, or any rustup toolchain with the component `rust-src`. The builder searches, in
 //! this order, [`Builder::compiler`], the environment variable [`SETTING`], `rustc` on the PATH,
-//! rustup's toolchains, and the distribution's compilers. No CUDA toolkit and no linker are needed.
-//! The rest of the program may be built by another rustc.
+//! rustup's toolchains, and the distribution's compilers. No CUDA toolkit and no linker are needed,
+//! except for [`Builder::cubin`]. The rest of the program may be built by another rustc.
 //!
 //! # What it does
 //! It calls cargo with `-Zbuild-std=core,alloc` and a separate target folder (`warpheap-build` in
@@ -35,11 +35,13 @@
 //! its sources is not rebuilt.
 
 mod arch;
+mod assembler;
 mod build_script;
 mod builder;
 mod cargo;
 mod check;
 mod compiler;
+mod cubin;
 mod embed;
 mod error;
 mod job;
@@ -47,11 +49,11 @@ mod module;
 mod registers;
 mod stamp;
 mod unsupported;
-mod unused;
 
 pub use arch::{Arch, InvalidArch};
 pub use builder::Builder;
-pub use check::{entries, functions};
 pub use compiler::{Compiler, NoCompiler, Rejected, SETTING};
+pub use cubin::Cubin;
 pub use error::Error;
 pub use job::Ptx;
+pub use warpheap_ptx::{entries, functions};

@@ -1,10 +1,11 @@
 //! Builds with the installed compiler. Without one the tests pass, unless
 //! `WARPHEAP_REQUIRE_COMPILER=1`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use warpheap_build::{Builder, Compiler, Error, entries};
+use warpheap_build::{Builder, Compiler, Error, Ptx, entries};
 
 const KERNEL: &str = "#![no_std]
 #[unsafe(no_mangle)]
@@ -198,6 +199,148 @@ pub unsafe extern \"ptx-kernel\" fn mixed(to: *mut u64) {{
     assert_ne!(fast.path, small.path);
     let [fast, small] = [fast, small].map(|ptx| read(ptx.path).len());
     assert!(small * 4 < fast * 3, "{small} bytes instead of {fast}");
+}
+
+/// Functions that call each other.
+const RECURSION: &str = "
+#[inline(never)]
+fn even(n: u32, to: *mut u32) -> bool {
+    if n == 0 { true } else { odd(n - 1, to) ^ unsafe { to.add(n as usize).read() == n } }
+}
+#[inline(never)]
+fn odd(n: u32, to: *mut u32) -> bool {
+    if n == 0 { false } else { even(n - 1, to) ^ unsafe { to.add(n as usize).read() == 3 * n } }
+}
+#[unsafe(no_mangle)]
+pub static mut VISIBLE_TO_THE_HOST: u32 = 5;
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn parity(to: *mut u32) {
+    unsafe { to.write(even(to.read(), to) as u32 + VISIBLE_TO_THE_HOST) }
+}
+";
+
+/// Whether NVIDIA's tools made a cubin of each of `built`. Fails the test if they are required.
+fn has_cubins(built: &[Ptx]) -> bool {
+    let found = built.iter().all(|ptx| !ptx.cubins.is_empty());
+    let required = std::env::var_os("WARPHEAP_REQUIRE_PTXAS").is_some_and(|value| value == "1");
+    assert!(
+        found || !required,
+        "no ptxas with an nvlink beside it: neither in WARPHEAP_PTXAS, nor on the PATH"
+    );
+    found
+}
+
+#[test]
+fn cubins_are_compiled_of_the_newest_ptx_and_again_only_when_it_changes() {
+    let Some(kernels) = kernels("cubin-kernels", &format!("{KERNEL}{RECURSION}")) else { return };
+    let copies = kernels.root.path().join("out/kernels.ptx");
+    let builder = kernels.builder().cubin("sm_90").cubin("sm_75").cubin("sm_90").copy_to(&copies);
+    let build = || builder.build_archs(["sm_70", "sm_80"]).unwrap();
+    let built = build();
+    if !has_cubins(&built) {
+        return;
+    }
+    for (ptx, arch) in built.iter().zip(["sm_75", "sm_90"]) {
+        let [one] = ptx.cubins.as_slice() else { panic!("{ptx:?}") };
+        assert!(one.rebuilt && one.arch.to_string() == arch, "{one:?}");
+        let bytes = fs::read(&one.path).unwrap();
+        let cubin = warpheap_ptx::Cubin::read(&bytes).unwrap();
+        assert!(cubin.arch == arch && cubin.is_of(&read(&ptx.path)));
+        assert_eq!(fs::read(copies.with_extension(format!("{arch}.cubin"))).unwrap(), bytes);
+        // Linked: recursion is divided, and variables for the host stay.
+        for symbol in ["store", "parity", "VISIBLE_TO_THE_HOST", "$trampoline"] {
+            let is_there = bytes.windows(symbol.len()).any(|part| part == symbol.as_bytes());
+            assert!(is_there, "{arch}: no {symbol}");
+        }
+    }
+    let rebuilt =
+        |built: &[Ptx]| built.iter().map(|ptx| (ptx.rebuilt, ptx.cubins[0].rebuilt)).collect::<Vec<_>>();
+    assert_eq!(rebuilt(&build()), [(false, false); 2]);
+    let values = "#![no_std]\npub const VALUE: u32 = 1111;\n";
+    kernels.write("helper/src/lib.rs", &format!("{values}// A comment.\n"));
+    assert_eq!(rebuilt(&build()), [(true, false); 2], "the PTX is the same");
+    kernels.write("helper/src/lib.rs", &values.replace("1111", "33333"));
+    assert_eq!(rebuilt(&build()), [(true, true); 2]);
+}
+
+#[test]
+fn ptx_that_the_assembler_rejects_is_an_error_with_its_message() {
+    let bad = KERNEL.replace(
+        "unsafe { to.write",
+        "unsafe { core::arch::asm!(\"no_such_instruction;\") };\n    unsafe { to.write",
+    );
+    let bad = bad.replace("#![no_std]", "#![no_std]\n#![feature(asm_experimental_arch)]");
+    let Some(kernels) = kernels("rejected-kernels", &bad) else { return };
+    match kernels.builder().cubin("sm_90").build() {
+        Ok(ptx) => assert!(!has_cubins(&[ptx])),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(matches!(error, Error::Assemble { .. }), "{message}");
+            assert!(message.contains("for sm_90:\n") && message.contains("no_such_instruction"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn cubins_that_cannot_be_are_errors() {
+    let builder = Builder::new("no/such/folder").arch("sm_90");
+    let error = builder.clone().cubin("sm_80").build().unwrap_err();
+    assert!(matches!(error, Error::CubinArch { .. }), "{error}");
+    let error = builder.clone().cubin("sm_").build().unwrap_err();
+    assert!(matches!(error, Error::InvalidArch(_)), "{error}");
+    let error = builder.cubin("sm_90").device_library(true).build().unwrap_err();
+    assert!(matches!(error, Error::CubinOfLibrary), "{error}");
+}
+
+/// Builds `kernels` as a build script embeds them. Returns the output.
+fn embedded(kernels: &Crate, out: &Path, variables: &[(&str, &OsStr)]) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "inner_embed", "--ignored", "--nocapture"])
+        .envs(["TARGET", "HOST", "NUM_JOBS"].map(|name| (name, "1")))
+        .env("OUT_DIR", out)
+        .env(FOLDER, kernels.root.path())
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_cubin_is_embedded_or_an_empty_file() {
+    let Some(kernels) = kernels("embedded-kernels", KERNEL) else { return };
+    let cubin = |output: &str| {
+        let path =
+            output.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=WARPHEAP_CUBIN_SM_90="));
+        fs::read(path.expect("the variable is set")).unwrap()
+    };
+    let out = tempfile::tempdir().unwrap();
+    let with = embedded(&kernels, out.path(), &[]);
+    let bytes = cubin(&with);
+    assert_eq!(bytes.is_empty(), with.contains("cargo::warning=no cubins: ptxas"), "{with}");
+    if let Some(cubin) = warpheap_ptx::Cubin::read(&bytes) {
+        assert!(cubin.is_of(&read(out.path().join("embedded_kernels.sm_80.ptx"))));
+        assert!(with.contains("cargo::rerun-if-changed=") && with.contains("ptxas"), "{with}");
+    }
+    // Without the tools, unless they are in the toolkit's default place.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_no_linker =
+        |folder: &PathBuf| !folder.join(format!("nvlink{}", std::env::consts::EXE_SUFFIX)).exists();
+    let path = std::env::join_paths(std::env::split_paths(&path).filter(has_no_linker)).unwrap();
+    let nothing = OsStr::new("");
+    let none = ["WARPHEAP_PTXAS", "CUDA_HOME", "CUDA_PATH"].map(|name| (name, nothing));
+    let without = embedded(&kernels, out.path(), &[&none[..], &[("PATH", &path)]].concat());
+    if !Path::new("/usr/local/cuda/bin/nvlink").exists() {
+        assert!(without.contains("cargo::warning=no cubins: ptxas"), "{without}");
+        assert!(cubin(&without).is_empty() && without.contains("cargo::rerun-if-env-changed=CUDA_HOME"));
+    }
+}
+
+#[test]
+#[ignore = "run by `a_cubin_is_embedded_or_an_empty_file`, as in a build script"]
+fn inner_embed() {
+    let kernels = Builder::new(std::env::var_os(FOLDER).unwrap()).target_dir(shared_target_dir());
+    kernels.cubin("sm_90").embed(["sm_70", "sm_80"]).unwrap();
 }
 
 #[test]

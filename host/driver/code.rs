@@ -1,13 +1,12 @@
 //! The code of a module: compiled kernels, and the check that they match the program's
 //! declarations.
 
-use super::backend::{Backend, DeviceBackend, Function, ModuleBackend, Range};
-use super::ptx::{Ptx, describe, extract_kernels, names_in_words, signature};
+use super::backend::{Backend, DeviceBackend, Function, Image, ModuleBackend, Range};
+use super::ptx::{Ptx, describe, entries_in_words, extract_kernels, names_in_words, signature};
 use crate::error::{Bytes, Error, InvalidModule, Result};
 use crate::lock::lock;
 use crate::simt::OnPanic;
 use std::any::TypeId;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use warpheap_device::global::GlobalHeap;
@@ -54,21 +53,23 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// The code of `ptx`, or of the native functions of the program. Restricted to the kernels in
+    /// The code of `image`, or of the native functions of the program. Restricted to the kernels in
     /// `only`, if given.
     pub fn load(
         device: &dyn DeviceBackend,
-        ptx: Option<&str>,
+        image: Option<Image<'_>>,
         only: Option<&[&'static str]>,
     ) -> Result<Code> {
-        let ptx = match (ptx, only) {
-            (Some(ptx), Some(only)) => Some(Cow::Owned(extract_kernels(ptx, only)?)),
-            (ptx, _) => ptx.map(Cow::Borrowed),
+        let extracted = match (image, only) {
+            (Some(image), Some(only)) => Some(extract_kernels(image.ptx, only)?),
+            _ => None,
         };
+        // A cubin is of the entire PTX.
+        let image = extracted.as_deref().map(|ptx| Image { ptx, cubins: &[] }).or(image);
         Ok(Code {
-            backend: device.module(ptx.as_deref())?,
+            backend: device.module(image)?,
             runs_on: device.facts().backend,
-            ptx: ptx.as_deref().map(Ptx::parse),
+            ptx: image.map(|image| Ptx::parse(image.ptx)),
             only: only.map(<[_]>::to_vec),
             functions: RwLock::default(),
             named: RwLock::default(),
@@ -80,6 +81,11 @@ impl Code {
     pub fn log(&self) -> &str {
         self.backend.log()
     }
+
+    pub fn cubin_arch(&self) -> Option<&str> {
+        self.backend.cubin_arch()
+    }
+
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         self.ptx.iter().flat_map(|ptx| ptx.entries.keys().map(String::as_str))
     }
@@ -89,7 +95,7 @@ impl Code {
         self.check_named_kernel(K::NAME)?;
         let Some(ptx) = &self.ptx else { return Ok(()) };
         let Some(found) = ptx.entries.get(K::NAME) else {
-            return Err(unknown(K::NAME, ptx.entries_in_words()));
+            return Err(unknown(K::NAME, entries_in_words(ptx)));
         };
         let expected = signature(K::Args::PARAMS);
         if *found == expected {

@@ -1,6 +1,6 @@
 //! Modules: kernels loaded on a device.
 
-use super::backend::{KernelAttributes, Range};
+use super::backend::{Image, KernelAttributes, Range};
 use super::code::{Code, Named, Variables};
 use super::device::Device;
 use crate::error::{InvalidModule, Result};
@@ -35,7 +35,31 @@ impl Device {
     /// # Errors
     /// [`Jit`](crate::Error::Jit) with the compiler's log.
     pub fn load_module(&self, ptx: &str) -> Result<Module> {
-        Module::load(self, Some(ptx), None)
+        Module::load(self, Some(Image { ptx, cubins: &[] }), None)
+    }
+
+    /// Loads the first of `cubins` that the driver accepts for this device, without compiling it.
+    /// `warpheap_build::Builder::cubin` compiles cubins of PTX at build time. If there is none, for
+    /// instance because all are empty or for other architectures, compiles `ptx` as
+    /// [`load_module`](Self::load_module) does. The CPU ignores cubins.
+    ///
+    /// ```
+    /// # use warpheap::Device;
+    /// # const PTX: &str = "";
+    /// # const CUBIN: &[u8] = &[];
+    /// // const PTX: &str = include_str!(env!("WARPHEAP_PTX_SM_70"));
+    /// // const CUBIN: &[u8] = include_bytes!(env!("WARPHEAP_CUBIN_SM_90"));
+    /// let module = Device::cpu().load_module_with_cubins(PTX, &[CUBIN])?;
+    /// assert_eq!(module.cubin_arch(), None);
+    /// # Ok::<(), warpheap::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidModule`](crate::Error::InvalidModule) for a cubin of other PTX and for bytes that
+    /// are no cubin of `warpheap-build`, also if they are not for this device.
+    /// [`Jit`](crate::Error::Jit) with the compiler's log.
+    pub fn load_module_with_cubins(&self, ptx: &str, cubins: &[&[u8]]) -> Result<Module> {
+        Module::load(self, Some(Image { ptx, cubins }), None)
     }
 
     /// Compiles some kernels of `ptx`, everything that they can reach, and all variables. A driver
@@ -72,7 +96,7 @@ impl Device {
     /// [`InvalidModule`](crate::Error::InvalidModule) for a kernel that is not in `ptx`,
     /// [`Jit`](crate::Error::Jit).
     pub fn load_kernels(&self, ptx: &str, kernels: &[&'static str]) -> Result<Module> {
-        Module::load(self, Some(ptx), Some(kernels))
+        Module::load(self, Some(Image { ptx, cubins: &[] }), Some(kernels))
     }
 
     /// The kernels that are compiled into this program, without PTX. Only the CPU can run them.
@@ -105,10 +129,10 @@ impl Device {
 }
 
 impl Module {
-    /// A module of `ptx`, or of the native functions of the program. Restricted to the kernels in
+    /// A module of `image`, or of the native functions of the program. Restricted to the kernels in
     /// `only`, if given.
-    fn load(device: &Device, ptx: Option<&str>, only: Option<&[&'static str]>) -> Result<Module> {
-        let code = Arc::new(Code::load(device.driver(), ptx, only)?);
+    fn load(device: &Device, image: Option<Image<'_>>, only: Option<&[&'static str]>) -> Result<Module> {
+        let code = Arc::new(Code::load(device.driver(), image, only)?);
         Ok(Module { code, device: device.clone() })
     }
 
@@ -117,9 +141,15 @@ impl Module {
         &self.device
     }
 
-    /// The log of the driver's compiler for the accepted PTX; empty on the CPU.
+    /// The log of the driver's compiler for the accepted PTX; empty on the CPU, and for a cubin.
     pub fn log(&self) -> &str {
         self.code.log()
+    }
+
+    /// The architecture of the cubin that was loaded, for instance `sm_90`. `None` if the driver
+    /// compiled the PTX, and on the CPU.
+    pub fn cubin_arch(&self) -> Option<&str> {
+        self.code.cubin_arch()
     }
 
     /// The names of the kernels that the PTX declares; empty without PTX.

@@ -1,59 +1,25 @@
-//! Parser for the entry points of a PTX text, the layout of their parameters, and the global
-//! variables.
+//! The PTX of a module, compared with what the program declares.
 //!
-//! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter
-//! Attributes". Zero-sized parameters do not exist in PTX, so [`signature`] removes them from the
-//! program's parameters too.
+//! Zero-sized parameters do not exist in PTX, so [`signature`] removes them from the program's
+//! parameters.
 
-mod call_graph;
-mod extract;
-mod recursion;
-mod statements;
+use crate::error::{InvalidModule, Result};
+use warpheap_device::kernel;
+pub use warpheap_ptx::link_inputs;
+use warpheap_ptx::{Param, UnknownKernel};
+pub(crate) use warpheap_ptx::{Ptx, Stack, register_limit, stacks};
 
-pub(crate) use call_graph::{Stack, stacks};
-pub(crate) use extract::extract_kernels;
-pub use recursion::link_inputs;
-use std::collections::BTreeMap;
-use warpheap_device::kernel::Param;
-
-/// The declarations of a PTX text.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ptx {
-    /// The PTX version, for instance `7.0`.
-    pub version: String,
-    /// The minimum architecture, for instance `sm_70`.
-    pub target: String,
-    /// The parameters of each kernel, in order.
-    pub entries: BTreeMap<String, Vec<Param>>,
-    /// Each variable in global memory that is visible to the host.
-    pub globals: BTreeMap<String, Param>,
+/// The text with only these `kernels`. PTX with non-empty debug sections is returned unchanged,
+/// because those sections refer to places in all functions.
+pub(crate) fn extract_kernels(text: &str, kernels: &[&'static str]) -> Result<String> {
+    warpheap_ptx::extract_kernels(text, kernels).map_err(|UnknownKernel(kernel)| {
+        InvalidModule::UnknownKernel { kernel, known: entries_in_words(&Ptx::parse(text)) }.into()
+    })
 }
 
-impl Ptx {
-    /// Parses the declarations. Skips bodies and everything that is not a declaration.
-    pub fn parse(text: &str) -> Ptx {
-        let code = code_alone(text);
-        let mut tokens = Tokens { rest: &code };
-        let mut ptx = Ptx::default();
-        while let Some(token) = tokens.next() {
-            match token {
-                ".version" => ptx.version = tokens.next().unwrap_or_default().into(),
-                ".target" => ptx.target = tokens.next().unwrap_or_default().into(),
-                ".entry" => {
-                    let name = tokens.next().unwrap_or_default().into();
-                    ptx.entries.insert(name, parameters(&mut tokens));
-                }
-                ".visible" if tokens.peek() == Some(".global") => ptx.globals.extend(variable(&mut tokens)),
-                _ => {}
-            }
-        }
-        ptx
-    }
-
-    /// The names of the first few entry points, for messages.
-    pub fn entries_in_words(&self) -> String {
-        names_in_words(self.entries.keys().map(String::as_str))
-    }
+/// The names of the first few entry points, for messages.
+pub(crate) fn entries_in_words(ptx: &Ptx) -> String {
+    names_in_words(ptx.entries.keys().map(String::as_str))
 }
 
 /// The first few of these kernel names, for messages.
@@ -68,130 +34,9 @@ pub(crate) fn names_in_words<'a>(names: impl ExactSizeIterator<Item = &'a str>) 
     }
 }
 
-/// The parameters up to the closing parenthesis. Empty if no parenthesis follows the name.
-fn parameters(tokens: &mut Tokens<'_>) -> Vec<Param> {
-    let mut all = Vec::new();
-    if tokens.peek() != Some("(") {
-        return all;
-    }
-    let mut one = Declaration::default();
-    while let Some(token) = tokens.next() {
-        match token {
-            "," | ")" => all.extend(std::mem::take(&mut one).param()),
-            // `.ptr .space .align n` describes the target of a pointer, not the parameter.
-            ".ptr" => one.is_pointer = true,
-            ".align" => one.align(tokens.next()),
-            "[" => one.count = tokens.next().and_then(|n| n.parse().ok()),
-            type_name => one.element = one.element.or(size_of_type(type_name)),
-        }
-        if token == ")" {
-            break;
-        }
-    }
-    all
-}
-
-/// A variable, from after `.visible` to its value or its end: `.global .align 8 .b8 name[16];`.
-fn variable(tokens: &mut Tokens<'_>) -> Option<(String, Param)> {
-    let (mut one, mut name) = (Declaration::default(), None);
-    while let Some(token) = tokens.next() {
-        match token {
-            ";" | "=" => break,
-            ".align" => one.align(tokens.next()),
-            "[" => one.count = tokens.next().and_then(|n| n.parse().ok()),
-            _ if token.starts_with('.') => one.element = one.element.or(size_of_type(token)),
-            "]" => {}
-            _ => name = name.or(Some(token.to_owned())),
-        }
-    }
-    Some((name?, one.param()?))
-}
-
-/// A parameter or variable that is being parsed: `.param .align 8 .b8 name[16]`.
-#[derive(Default)]
-struct Declaration {
-    align: Option<usize>,
-    element: Option<usize>,
-    count: Option<usize>,
-    is_pointer: bool,
-}
-
-impl Declaration {
-    fn align(&mut self, value: Option<&str>) {
-        if !self.is_pointer {
-            self.align = value.and_then(|v| v.parse().ok());
-        }
-    }
-
-    fn param(self) -> Option<Param> {
-        let element = self.element?;
-        Some(Param { size: element * self.count.unwrap_or(1), align: self.align.unwrap_or(element) })
-    }
-}
-
-/// Size in bytes of `.u32` and the like. `None` if the name is not a fundamental type.
-fn size_of_type(name: &str) -> Option<usize> {
-    let bits = match name {
-        ".f16x2" | ".bf16x2" => 32,
-        ".bf16" => 16,
-        _ => {
-            let name = name.strip_prefix('.')?;
-            name.strip_prefix(['b', 'u', 's', 'f'])?.parse::<usize>().ok()?
-        }
-    };
-    matches!(bits, 8 | 16 | 32 | 64 | 128).then_some(bits / 8)
-}
-
-/// The text with comments replaced by spaces and string contents by `_`. Offsets do not change.
-fn code_alone(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find(['/', '"']) {
-        let (before, from) = rest.split_at(start);
-        let up_to = |end: &str, at: usize| from[at..].find(end).map_or(from.len(), |i| at + i + end.len());
-        let (len, filler) = match &from.as_bytes()[..from.len().min(2)] {
-            b"//" => (from.find('\n').unwrap_or(from.len()), " "),
-            b"/*" => (up_to("*/", 2), " "),
-            [b'"', ..] => (up_to("\"", 1), "_"),
-            _ => (1, "/"),
-        };
-        code.push_str(before);
-        code.push_str(&filler.repeat(len));
-        rest = &from[len..];
-    }
-    code.push_str(rest);
-    code
-}
-
-/// Tokenizer: words and single punctuation marks.
-struct Tokens<'a> {
-    rest: &'a str,
-}
-
-const MARKS: [char; 9] = ['(', ')', '[', ']', '{', '}', ',', ';', ':'];
-
-impl<'a> Tokens<'a> {
-    fn next(&mut self) -> Option<&'a str> {
-        let token = self.peek()?;
-        let start = self.rest.len() - self.rest.trim_start().len();
-        self.rest = &self.rest[start + token.len()..];
-        Some(token)
-    }
-
-    fn peek(&self) -> Option<&'a str> {
-        let rest = self.rest.trim_start();
-        let first = rest.chars().next()?;
-        let end = match MARKS.contains(&first) {
-            true => 1,
-            false => rest.find(|c: char| c.is_whitespace() || MARKS.contains(&c)).unwrap_or(rest.len()),
-        };
-        Some(&rest[..end])
-    }
-}
-
 /// The parameters that exist in PTX: all but the zero-sized ones.
-pub(crate) fn signature(params: &[Param]) -> Vec<Param> {
-    params.iter().copied().filter(|p| p.size > 0).collect()
+pub(crate) fn signature(params: &[kernel::Param]) -> Vec<Param> {
+    params.iter().filter(|p| p.size > 0).map(|p| Param { size: p.size, align: p.align }).collect()
 }
 
 /// `2 parameters (16 B aligned to 8, 4 B aligned to 4)`, for messages.
@@ -205,4 +50,54 @@ pub(crate) fn describe(params: &[Param]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    fn param(size: usize, align: usize) -> Param {
+        Param { size, align }
+    }
+
+    #[test]
+    fn sizeless_parameters_do_not_exist_in_ptx() {
+        let declared = [(4, 4), (0, 1), (8, 8)].map(|(size, align)| kernel::Param { size, align });
+        assert_eq!(signature(&declared), [param(4, 4), param(8, 8)]);
+    }
+
+    #[test]
+    fn describes_parameters_in_words() {
+        assert_eq!(describe(&[]), "no parameters");
+        assert_eq!(describe(&[param(4, 4)]), "1 parameter (4 B aligned to 4)");
+        assert_eq!(
+            describe(&[param(4, 4), param(16, 8)]),
+            "2 parameters (4 B aligned to 4, 16 B aligned to 8)"
+        );
+    }
+
+    #[test]
+    fn all_kernels_of_the_library_are_its_entire_ptx() {
+        let Ok(images) = crate::build_info::images() else { return };
+        for image in images {
+            let kernels = Ptx::parse(image.ptx).entries;
+            let all: Vec<&'static str> = kernels.keys().map(|name| &*name.clone().leak()).collect();
+            assert!(
+                extract_kernels(image.ptx, &all).unwrap() == image.ptx,
+                "the text for {} differs",
+                image.arch
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_kernel_is_an_error_with_those_that_exist() {
+        let text = ".visible .entry first() { ret; } .visible .entry second() { ret; }";
+        let error = extract_kernels(text, &["first", "third"]).unwrap_err();
+        assert!(
+            matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "third", .. })),
+            "{error}"
+        );
+        assert!(error.to_string().contains("it has first, second"), "{error}");
+        let error = extract_kernels("no PTX at all", &["first"]).unwrap_err();
+        assert!(error.to_string().contains("no kernel at all"), "{error}");
+    }
+}

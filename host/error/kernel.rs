@@ -128,6 +128,26 @@ pub enum InvalidModule {
         /// Its size in the program.
         program: Bytes,
     },
+
+    /// A cubin was compiled from other PTX.
+    #[error(
+        "the cubin for {arch} was compiled from other PTX than the module's: rebuild both with one call of \
+         warpheap_build::Builder, and load the PTX of the newest architecture that runs there"
+    )]
+    CubinOfOtherPtx {
+        /// Its architecture.
+        arch: String,
+    },
+
+    /// Bytes that are no cubin of `warpheap-build`.
+    #[error(
+        "cubin {position} is no cubin of warpheap-build, or is incomplete: make it with \
+         warpheap_build::Builder::cubin, which records the PTX that it was compiled from"
+    )]
+    NoCubin {
+        /// Its position among the cubins, from 0.
+        position: usize,
+    },
 }
 
 /// Details of [`Error::Dangling`](super::Error::Dangling): what refers to freed memory.

@@ -49,6 +49,8 @@ fn position(error: &Error) -> usize {
         Error::InvalidModule(InvalidModule::NoPanicHandler { .. }) => 39,
         Error::Forked => 40,
         Error::NoThread { .. } => 41,
+        Error::InvalidModule(InvalidModule::CubinOfOtherPtx { .. }) => 42,
+        Error::InvalidModule(InvalidModule::NoCubin { .. }) => 43,
     }
 }
 
@@ -141,6 +143,8 @@ fn rest() -> Vec<Error> {
         InvalidModule::NoPanicHandler { symbol: "PANICS" }.into(),
         Error::Forked,
         Error::NoThread { what: "a stream", why: "no more".into(), advice: "advice" },
+        InvalidModule::CubinOfOtherPtx { arch: "sm_90".into() }.into(),
+        InvalidModule::NoCubin { position: 1 }.into(),
     ]
 }
 
@@ -154,7 +158,7 @@ fn panicked(ended_grid: bool) -> Error {
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (42, 42));
+    assert_eq!((all().len(), texts.len()), (44, 44));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

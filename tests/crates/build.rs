@@ -1,4 +1,5 @@
-//! Compiles each crate of the list to PTX of its own, and embeds all of them.
+//! Compiles each crate of the list to PTX of its own, and embeds all of them. If
+//! `WARPHEAP_CRATES_CUBIN` names an architecture, such as `sm_90`, compiles them for it, too.
 
 #[path = "src/list.rs"]
 #[expect(dead_code, reason = "the build needs the names only")]
@@ -13,6 +14,9 @@ use warpheap_build::{Builder, Error};
 /// The oldest GPU that runs the PTX.
 const ARCH: &str = "sm_70";
 
+/// The architecture of cubins.
+const CUBIN: &str = "WARPHEAP_CRATES_CUBIN";
+
 /// The commit of the sources, or nothing outside a checkout.
 fn commit() -> String {
     println!("cargo::rerun-if-changed=../../.git/HEAD");
@@ -26,19 +30,21 @@ fn main() -> Result<(), Error> {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=DOCS_RS");
+    println!("cargo::rerun-if-env-changed={CUBIN}");
+    let cubin_arch = env::var(CUBIN).ok().filter(|arch| !arch.is_empty());
     let (mut table, mut compiler) = ("&[\n".to_owned(), "none".to_owned());
     for entry in
         list::LIST.iter().filter(|entry| entry.is_small || env::var_os("CARGO_FEATURE_ALL").is_some())
     {
-        let ptx = match env::var_os("DOCS_RS") {
-            Some(_) => continue,
-            None => Builder::new("kernels")
-                .build_args(["--locked", "--no-default-features", "--features", entry.name])
-                .arch(ARCH)
-                .optimize_for_size(!entry.is_small)
-                .build(),
-        };
-        let ptx = match ptx {
+        if env::var_os("DOCS_RS").is_some() {
+            continue;
+        }
+        let builder = Builder::new("kernels")
+            .build_args(["--locked", "--no-default-features", "--features", entry.name])
+            .arch(ARCH)
+            .optimize_for_size(!entry.is_small);
+        let builder = cubin_arch.iter().fold(builder, |builder, arch| builder.cubin(arch));
+        let ptx = match builder.build() {
             Err(Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");
                 break;
@@ -46,7 +52,11 @@ fn main() -> Result<(), Error> {
             other => other?,
         };
         compiler = ptx.compiler.to_string();
-        writeln!(table, "({:?}, include_str!({:?})),", entry.name, ptx.path).expect("texts grow");
+        let cubin = match ptx.cubins.first() {
+            Some(cubin) => format!("include_bytes!({:?})", cubin.path),
+            None => "&[]".into(),
+        };
+        writeln!(table, "({:?}, include_str!({:?}), {cubin}),", entry.name, ptx.path).expect("texts grow");
     }
     println!("cargo::rustc-env=WARPHEAP_CRATES_COMPILER={compiler}");
     println!("cargo::rustc-env=WARPHEAP_CRATES_COMMIT={}", commit());

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod copies;
+mod cubins;
 mod devices;
 mod events;
 mod growable;

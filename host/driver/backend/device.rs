@@ -59,8 +59,16 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
     fn stream(&self) -> Result<Arc<dyn StreamBackend>>;
     /// A stream for a raw handle that the caller owns.
     unsafe fn foreign_stream(&self, raw: *mut c_void) -> Result<Arc<dyn StreamBackend>>;
-    /// A module of `ptx`, or of the native functions of the program.
-    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>>;
+    /// A module of `image`, or of the native functions of the program.
+    fn module(&self, image: Option<Image<'_>>) -> Result<Box<dyn ModuleBackend>>;
+}
+
+/// The code of a module for GPUs.
+#[derive(Clone, Copy)]
+pub(crate) struct Image<'a> {
+    pub ptx: &'a str,
+    /// Cubins of this PTX. Those that are empty do not count.
+    pub cubins: &'a [&'a [u8]],
 }
 
 pub(crate) trait ModuleBackend: Send + Sync {
@@ -73,5 +81,9 @@ pub(crate) trait ModuleBackend: Send + Sync {
     /// The compiler's log for a module that it accepted.
     fn log(&self) -> &str {
         ""
+    }
+    /// The architecture of the cubin that was loaded, if one was.
+    fn cubin_arch(&self) -> Option<&str> {
+        None
     }
 }

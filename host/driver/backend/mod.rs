@@ -7,7 +7,7 @@ mod memory;
 mod queue;
 mod stream;
 
-pub(crate) use device::{DeviceBackend, ModuleBackend};
+pub(crate) use device::{DeviceBackend, Image, ModuleBackend};
 pub use info::{Backend, DeviceInfo, KernelAttributes};
 pub(crate) use info::{Facts, Limits, Range};
 pub(crate) use memory::{Pages, PoolAttribute, PoolBackend, PoolOrigin, VirtualMemory};

@@ -9,7 +9,7 @@ use super::pool::{CpuPool, Pools};
 use super::queues::Queues;
 use super::stream::CpuStream;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Facts, Function, KernelAttributes, Limits, ModuleBackend,
+    Backend, DeviceBackend, DeviceInfo, Facts, Function, Image, KernelAttributes, Limits, ModuleBackend,
     PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers, VirtualMemory,
 };
 use crate::driver::check_process;
@@ -170,7 +170,7 @@ impl DeviceBackend for CpuDevice {
         }))
     }
 
-    fn module(&self, _ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+    fn module(&self, _image: Option<Image<'_>>) -> Result<Box<dyn ModuleBackend>> {
         Ok(Box::new(NativeModule))
     }
 }

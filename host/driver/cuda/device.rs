@@ -10,8 +10,8 @@ use super::stream::CudaStream;
 use super::sys::Api;
 use super::virtual_memory::CudaVirtualMemory;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Facts, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend,
-    Transfer, Transfers, VirtualMemory,
+    Backend, DeviceBackend, DeviceInfo, Facts, Image, ModuleBackend, PoolBackend, PoolOrigin, Range,
+    StreamBackend, Transfer, Transfers, VirtualMemory,
 };
 use crate::error::{Error, NotSupported, Result};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute, CUlimit};
@@ -221,13 +221,13 @@ impl DeviceBackend for CudaDevice {
         Ok(Arc::new(stream))
     }
 
-    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
-        let ptx = ptx.ok_or(NotSupported::Backend {
+    fn module(&self, image: Option<Image<'_>>) -> Result<Box<dyn ModuleBackend>> {
+        let image = image.ok_or(NotSupported::Backend {
             what: "kernels without PTX",
             backend: "a CUDA device",
             advice: "build the kernels with warpheap-build and load the PTX with Device::load_module",
         })?;
-        let module = CudaModule::load(self.context.clone(), ptx)?;
+        let module = CudaModule::load(self.context.clone(), image)?;
         if let Some((Range { address: to, .. }, settings)) = module.panic_settings()? {
             let from = (&raw const settings).cast();
             let write = Transfer::Write { to, from, bytes: size_of_val(&settings) };

@@ -6,7 +6,7 @@
 //! first call that it may make.
 
 use super::sys::{INVALID_VALUE, LinkApi, SUCCESS, Status};
-use crate::driver::ptx::link_inputs;
+use crate::driver::ptx::{link_inputs, register_limit};
 use crate::error::Result;
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 use std::ffi::{CString, c_void};
@@ -101,27 +101,5 @@ impl Drop for Linked {
         if status != SUCCESS {
             tracing::warn!(status, "cuLinkDestroy failed");
         }
-    }
-}
-
-/// The largest register limit of the kernels of `ptx`. `None` unless all kernels have a limit.
-fn register_limit(ptx: &str) -> Option<u32> {
-    let entries = ptx.matches(".visible .entry ").count();
-    let limits = ptx.lines().filter_map(|line| line.trim().strip_prefix(".maxnreg ")?.trim().parse().ok());
-    let limits: Vec<u32> = limits.collect();
-    (limits.len() == entries).then(|| limits.into_iter().max()).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::register_limit;
-
-    #[test]
-    fn functions_get_a_limit_where_all_kernels_have_one() {
-        let kernel = |limit: &str| format!(".visible .entry k(\n)\n{limit}\n{{\n\tret;\n}}\n");
-        assert_eq!(register_limit(&kernel(".maxnreg 32")), Some(32));
-        assert_eq!(register_limit(&(kernel(".maxnreg 32") + &kernel(".maxnreg 40"))), Some(40));
-        assert_eq!(register_limit(&(kernel(".maxnreg 32") + &kernel(""))), None);
-        assert_eq!(register_limit(""), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod context;
+mod cubin;
 mod device;
 mod link;
 mod memory;

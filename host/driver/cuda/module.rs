@@ -1,16 +1,21 @@
-//! Modules of a GPU: PTX that the driver compiles.
+//! Modules of a GPU: PTX that the driver compiles, or cubins of it.
 
+use super::attributes::attribute;
 use super::context::Context;
+use super::cubin;
 use super::link::Linked;
 use super::panics::Panics;
 use super::sys::{
     Api, Handle, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status,
     UNSUPPORTED_PTX_VERSION,
 };
-use crate::driver::backend::{Function, KernelAttributes, ModuleBackend, Range};
+use crate::driver::backend::{Function, Image, KernelAttributes, ModuleBackend, Range};
 use crate::driver::ptx::{Ptx, Stack, stacks};
 use crate::error::{Bytes, Error, InvalidModule, Result};
-use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
+use cudarc::driver::sys::{
+    CUdevice_attribute as DeviceAttribute, CUfunction, CUfunction_attribute as Attribute, CUjit_option,
+    CUmodule,
+};
 use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -22,6 +27,8 @@ pub(super) struct CudaModule {
     context: Arc<Context>,
     raw: Handle<CUmodule>,
     log: String,
+    /// The architecture of the cubin that was loaded, if one was.
+    cubin_arch: Option<String>,
     /// The stack of each kernel.
     stacks: HashMap<String, Stack>,
     /// What the panic handler of the kernels reads, if they have it.
@@ -29,36 +36,27 @@ pub(super) struct CudaModule {
 }
 
 impl CudaModule {
-    pub fn load(context: Arc<Context>, ptx: &str) -> Result<CudaModule> {
-        let text = CString::new(ptx).map_err(|zero| Error::Jit {
-            code: 0,
-            name: "no text".into(),
-            advice: format!("there is a zero byte at {}; pass the PTX as text", zero.nul_position()),
-            log: String::new(),
-        })?;
-        let mut logs = Logs::new();
-        let (mut options, mut values) = logs.options();
-        let count = options.len() as c_uint;
-        let mut raw = null_mut();
-        let current = context.enter()?;
-        let linked = Linked::new(ptx);
-        let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
-        let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
-        // SAFETY: the text ends with a zero. There are as many values as options. Two values point
-        // to buffers that outlive the call, and two others give their lengths.
-        let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
-        // The driver has copied the image by now.
-        drop(linked);
-        drop(current);
-        if status != SUCCESS {
-            return Err(rejected(api, status, ptx, &logs));
-        }
-        let declared = Ptx::parse(ptx);
+    /// Loads a cubin of `image`, or compiles its PTX if none is for this device.
+    pub fn load(context: Arc<Context>, image: Image<'_>) -> Result<CudaModule> {
+        let cubins = cubin::checked(image.ptx, image.cubins)?;
+        let ask = |which| attribute(&context, which);
+        let capability = (
+            ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let (raw, cubin_arch, log) = match cubin::load(&context, &cubins, capability)? {
+            Some((raw, arch)) => (raw, Some(arch), String::new()),
+            None => {
+                let (raw, log) = compile(&context, image.ptx)?;
+                (raw, None, log)
+            }
+        };
+        let declared = Ptx::parse(image.ptx);
         let panics = context.panics().filter(|_| declared.globals.contains_key(SYMBOL));
         let panics = panics.map(Panics::settings);
-        let stacks = stacks(ptx);
+        let stacks = stacks(image.ptx);
         context.raise_stack_limit(stacks.values().copied());
-        let module = CudaModule { context, raw: Handle(raw), log: text_of(&logs.info), stacks, panics };
+        let module = CudaModule { context, raw: Handle(raw), log, cubin_arch, stacks, panics };
         module.load_kernels(&declared)?;
         Ok(module)
     }
@@ -140,6 +138,38 @@ impl ModuleBackend for CudaModule {
 
     fn log(&self) -> &str {
         &self.log
+    }
+
+    fn cubin_arch(&self) -> Option<&str> {
+        self.cubin_arch.as_deref()
+    }
+}
+
+/// Makes the driver compile `ptx`. Returns the module, and the compiler's log.
+fn compile(context: &Context, ptx: &str) -> Result<(CUmodule, String)> {
+    let text = CString::new(ptx).map_err(|zero| Error::Jit {
+        code: 0,
+        name: "no text".into(),
+        advice: format!("there is a zero byte at {}; pass the PTX as text", zero.nul_position()),
+        log: String::new(),
+    })?;
+    let mut logs = Logs::new();
+    let (mut options, mut values) = logs.options();
+    let count = options.len() as c_uint;
+    let mut raw = null_mut();
+    let current = context.enter()?;
+    let linked = Linked::new(ptx);
+    let image = linked.as_ref().map_or(text.as_ptr().cast(), Linked::image);
+    let (api, options, values) = (context.api, options.as_mut_ptr(), values.as_mut_ptr());
+    // SAFETY: the text ends with a zero. There are as many values as options. Two values point to
+    // buffers that outlive the call, and two others give their lengths.
+    let status = unsafe { (api.module_load_data_ex)(&mut raw, image, count, options, values) };
+    // The driver has copied the image by now.
+    drop(linked);
+    drop(current);
+    match status {
+        SUCCESS => Ok((raw, text_of(&logs.info))),
+        _ => Err(rejected(api, status, ptx, &logs)),
     }
 }
 

@@ -6,8 +6,8 @@ use super::late::LateStreams;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
 use crate::driver::backend::{
-    DeviceBackend, Facts, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers,
-    VirtualMemory,
+    DeviceBackend, Facts, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend, Transfer,
+    Transfers, VirtualMemory,
 };
 use crate::driver::cpu::CpuDevice;
 use crate::driver::{Device, DeviceInfo};
@@ -166,8 +166,8 @@ impl DeviceBackend for FaultyDevice {
         unsafe { self.inner.foreign_stream(raw) }
     }
 
-    fn module(&self, ptx: Option<&str>) -> Result<Box<dyn ModuleBackend>> {
+    fn module(&self, image: Option<Image<'_>>) -> Result<Box<dyn ModuleBackend>> {
         self.faults.call(Call::Module)?;
-        self.inner.module(ptx)
+        self.inner.module(image)
     }
 }

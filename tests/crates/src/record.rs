@@ -53,7 +53,7 @@ pub struct Run {
 pub struct GpuRun {
     pub device: String,
     pub run: Run,
-    /// The driver's compilation of the PTX, or its cache.
+    /// The driver's compilation of the PTX, or its cache; with `--cubin` the load of the cubin.
     pub load_ms: u64,
     pub run_ms: u64,
     pub registers: u32,
@@ -73,13 +73,13 @@ impl Run {
 impl Record {
     /// The crate of `entry`, before it is run.
     pub fn new(entry: &Entry) -> Record {
-        let ptx = crate::PTX.iter().find(|(name, _)| *name == entry.name);
+        let ptx = crate::PTX.iter().find(|(name, ..)| *name == entry.name);
         Record {
             name: entry.name.into(),
             version: list::version(entry.name).into(),
             kind: entry.kind.into(),
             is_small: entry.is_small,
-            ptx_bytes: ptx.map(|(_, text)| text.len()),
+            ptx_bytes: ptx.map(|(_, text, _)| text.len()),
             cpu: None,
             gpu: None,
             error: None,

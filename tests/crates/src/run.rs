@@ -42,12 +42,12 @@ pub fn built() -> Vec<&'static str> {
     names.0
 }
 
-/// Runs `name`, or ends the process after `limit`.
-pub fn run(name: &str, limit: Duration) -> Result<Record, String> {
+/// Runs `name`, from a cubin if `cubin`, or ends the process after `limit`.
+pub fn run(name: &str, limit: Duration, cubin: bool) -> Result<Record, String> {
     let entry = list::find(name).ok_or(format!("there is no crate {name}"))?;
     let advice = "If it was only slow, allow more time with --limit.";
     let watchdog = Watchdog::start(limit, format!("the kernel of {name}"), advice, HUNG);
-    let mut one = One { entry, result: None };
+    let mut one = One { entry, cubin, result: None };
     warpheap_crates_kernels::visit(&mut one);
     watchdog.disarm();
     one.result.ok_or(format!("{name} is not built"))
@@ -56,6 +56,7 @@ pub fn run(name: &str, limit: Duration) -> Result<Record, String> {
 /// The crate to run, and its record.
 struct One {
     entry: &'static Entry,
+    cubin: bool,
     result: Option<Record>,
 }
 
@@ -68,7 +69,7 @@ impl Visitor for One {
             let mut record = Record::new(self.entry);
             let result = has_ptx(&record)
                 .and_then(|()| on_cpu(&mut record, self.entry, checksum, kernel))
-                .and_then(|()| on_gpu(&mut record, self.entry, checksum, kernel));
+                .and_then(|()| on_gpu(&mut record, self.entry, self.cubin, checksum, kernel));
             record.error = result.err();
             self.result = Some(record);
         }
@@ -102,14 +103,20 @@ where
 }
 
 /// Does nothing without a GPU or PTX, unless the environment requires a GPU.
-fn on_gpu<K>(record: &mut Record, entry: &Entry, checksum: fn(u64) -> u64, kernel: K) -> Result<(), String>
+fn on_gpu<K>(
+    record: &mut Record,
+    entry: &Entry,
+    from_cubin: bool,
+    checksum: fn(u64) -> u64,
+    kernel: K,
+) -> Result<(), String>
 where
     K: Kernel<Args = (DeviceSlice<u64>,)>,
 {
     let required = is_set("WARPHEAP_REQUIRE_CUDA");
-    let ptx = crate::PTX.iter().find(|(name, _)| *name == entry.name);
-    let (device, ptx) = match (Device::cuda(0), ptx) {
-        (Ok(device), Some((_, ptx))) => (device, ptx),
+    let ptx = crate::PTX.iter().find(|(name, ..)| *name == entry.name);
+    let (device, ptx, cubin) = match (Device::cuda(0), ptx) {
+        (Ok(device), Some((_, ptx, cubin))) => (device, ptx, if from_cubin { *cubin } else { &[] }),
         (Err(error), _) if required => return Err(format!("WARPHEAP_REQUIRE_CUDA=1, but {error}")),
         (Ok(_), None) if required => return Err("WARPHEAP_REQUIRE_CUDA=1, but there is no PTX".into()),
         _ => return Ok(()),
@@ -117,7 +124,7 @@ where
     let result = || {
         let stack_bytes = device.set_stack_bytes(entry.stack_bytes)?;
         let began = Instant::now();
-        let module = device.load_module(ptx)?;
+        let module = device.load_module_with_cubins(ptx, &[cubin])?;
         let attributes = module.attributes(kernel)?;
         let load_ms = milliseconds(began.elapsed());
         let heap_bytes = SPARE_BYTES + u64::from(GPU_THREADS) * entry.heap_bytes;
@@ -125,9 +132,14 @@ where
         let (registers, local_bytes) = (attributes.registers, attributes.local_bytes);
         let run_ms = milliseconds(time);
         let device = device.to_string();
-        Ok::<_, warpheap::Error>(GpuRun { device, run, load_ms, run_ms, registers, local_bytes, stack_bytes })
+        let run = GpuRun { device, run, load_ms, run_ms, registers, local_bytes, stack_bytes };
+        Ok::<_, warpheap::Error>((run, module.cubin_arch().is_some()))
     };
-    record.gpu = Some(result().map_err(|error| format!("on the GPU: {error}"))?);
+    let (run, was_cubin) = result().map_err(|error| format!("on the GPU: {error}"))?;
+    if from_cubin && !was_cubin {
+        return Err("--cubin, but there is no cubin for this GPU".into());
+    }
+    record.gpu = Some(run);
     Ok(())
 }
 

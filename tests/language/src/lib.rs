@@ -12,5 +12,8 @@ static ALLOCATOR: warpheap::simt::KernelAllocator = warpheap::simt::KernelAlloca
 
 /// The kernels, for every GPU since Volta. Empty if no compiler for kernels was found.
 pub const PTX: &str = include_str!(env!("WARPHEAP_PTX_SM_70"));
+/// The same kernels as cubins. Empty if NVIDIA's assembler was not found.
+pub const CUBINS: [&[u8]; 2] =
+    [include_bytes!(env!("WARPHEAP_CUBIN_SM_80")), include_bytes!(env!("WARPHEAP_CUBIN_SM_90"))];
 /// Why there are no kernels.
 pub const PTX_MISSING: &str = include_str!(env!("WARPHEAP_PTX_MISSING_REASON_FILE"));

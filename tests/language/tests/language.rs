@@ -1,5 +1,6 @@
 //! Each kernel computes what the same function computes on the host, for any number of threads: on
-//! the CPU, and on the first GPU if there is one. With `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
+//! the CPU, and on the first GPU if there is one, compiled by the driver and from a cubin. With
+//! `WARPHEAP_REQUIRE_CUDA=1` a GPU is required.
 //!
 //! All tests run one after another, since a GPU has one size of stacks for all kernels.
 
@@ -12,7 +13,7 @@ use warpheap_language::kernels::{
     LIBRARY, evaluate, language_dyn, language_library, language_mutual, language_pointers, language_sort,
     language_tree, mutual, pointers, sorted, tree,
 };
-use warpheap_language::{PTX, PTX_MISSING};
+use warpheap_language::{CUBINS, PTX, PTX_MISSING};
 
 /// The kernels use their heap on the CPU, too.
 #[global_allocator]
@@ -45,12 +46,33 @@ fn fixtures() -> Vec<Fixture> {
     let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
     let gpu = Device::cuda(0).ok().filter(|_| !PTX.is_empty());
     assert!(gpu.is_some() || !required, "WARPHEAP_REQUIRE_CUDA=1, but there is no GPU or {PTX_MISSING}");
-    let gpu = gpu.map(|device| {
+    let gpu = gpu.into_iter().flat_map(|device| {
         assert!(device.set_stack_bytes(STACK_BYTES).unwrap() >= STACK_BYTES);
-        let module = device.load_module(PTX).unwrap();
-        Fixture { device, module }
+        let compiled = device.load_module(PTX).unwrap();
+        [Some(compiled), of_cubin(&device)].into_iter().flatten().map(move |module| {
+            let device = device.clone();
+            Fixture { device, module }
+        })
     });
     cpu.into_iter().chain(gpu).collect()
+}
+
+/// The kernels from a cubin. `None` if none is for this GPU.
+fn of_cubin(device: &Device) -> Option<Module> {
+    let began = Instant::now();
+    let module = device.load_module_with_cubins(PTX, &CUBINS).unwrap();
+    println!("loaded from a cubin for {:?}: {:?}", module.cubin_arch(), began.elapsed());
+    let info = device.info().unwrap();
+    let of_major = |major: u32, cubin: &[u8]| {
+        let is_for = info.compute_capability.is_some_and(|capability| capability.0 == major);
+        is_for && !cubin.is_empty()
+    };
+    // The driver of the toolkit that compiles them here, or a newer one.
+    if info.driver_version >= Some((13, 0)) {
+        assert_eq!(module.cubin_arch().is_some(), of_major(8, CUBINS[0]) || of_major(9, CUBINS[1]));
+    }
+    module.cubin_arch()?;
+    Some(module)
 }
 
 /// Checks that `threads` threads in blocks of `block` compute `expected`, and free all memory.

@@ -36,7 +36,7 @@ struct Body<'a> {
 
 /// The stack that a thread of a kernel needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stack {
+pub struct Stack {
     /// The variables of the kernel and of the functions along some chain of direct calls that
     /// enters none of them twice: the deepest one, if there is no recursion. Registers that are
     /// saved on the stack come on top, and functions that are called through pointers.
@@ -47,7 +47,7 @@ pub(crate) struct Stack {
 }
 
 /// The stack of each kernel of a PTX text.
-pub(crate) fn stacks(text: &str) -> HashMap<String, Stack> {
+pub fn stacks(text: &str) -> HashMap<String, Stack> {
     let code = code_alone(text);
     CallGraph::of(&code).stacks().into_iter().map(|(kernel, stack)| (kernel.into(), stack)).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Grammar: PTX ISA, "Kernel and Function Directives: .func".
 
-use crate::driver::ptx::size_of_type;
+use crate::size_of_type;
 use std::fmt::Write;
 
 /// What the name of a trampoline ends with. No symbol of rustc or LLVM ends so.

@@ -24,9 +24,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use trampoline::{SUFFIX, Signature};
 
-/// The PTX texts that [`Device::load_module`](crate::Device::load_module) passes to the driver's
-/// linker instead of `ptx`: `ptx` itself if it has no recursive function, else two texts without
-/// recursion, which call each other. `ptxas --compile-only` and `nvlink` make the same code of
+/// The PTX texts that `warpheap::Device::load_module` passes to the driver's linker instead of
+/// `ptx`: `ptx` itself if it has no recursive function, else two texts without recursion, which
+/// call each other. `ptxas --compile-only` and `nvlink` make the same code of
 /// them. Assemble two texts with `--opt-level 1`: `docs/miscompiled.md` has the reason.
 ///
 /// `None` if `ptx` cannot be linked: it has an alias, which may hide a recursion, or a recursive

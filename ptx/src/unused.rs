@@ -1,7 +1,7 @@
 //! Removes the functions of C's library that no kernel needs. `warpheap-device` defines them as
 //! weak functions, and the compiler keeps them, because they may be called from elsewhere.
 
-use crate::check::name_of_function;
+use crate::symbols::name_of_function;
 use std::collections::BTreeSet;
 
 /// The names in `runtime.rs` of `warpheap-device`.
@@ -14,9 +14,9 @@ struct Part<'a> {
     text: &'a str,
 }
 
-/// `ptx` without the weak functions of [`RUNTIME`] that no other function and no variable of it
-/// names.
-pub(crate) fn without_unused(ptx: &str) -> String {
+/// `ptx` without the weak functions of C's library that no other function and no variable of it
+/// names. They are those that `warpheap-device` defines.
+pub fn without_unused(ptx: &str) -> String {
     let parts = parts(ptx);
     let names: BTreeSet<_> = parts.iter().filter_map(|part| part.name).collect();
     let mut used = BTreeSet::new();

@@ -6,13 +6,19 @@
 //! the remaining text. So indirect calls are covered too.
 
 use super::statements::{Kind, Statement, Statements};
-use super::{Ptx, Tokens, code_alone};
-use crate::error::{Error, InvalidModule, Result};
+use super::{Tokens, code_alone};
 use std::collections::HashMap;
+
+/// A kernel that is not in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownKernel<'k>(pub &'k str);
 
 /// The text with only these `kernels`. PTX with non-empty debug sections is returned unchanged,
 /// because those sections refer to places in all functions.
-pub(crate) fn extract_kernels(text: &str, kernels: &[&'static str]) -> Result<String> {
+///
+/// # Errors
+/// The first of `kernels` that is not in the text.
+pub fn extract_kernels<'k>(text: &str, kernels: &[&'k str]) -> Result<String, UnknownKernel<'k>> {
     let code = code_alone(text);
     let statements: Vec<_> = Statements::of(&code).collect();
     let known: Vec<_> = statements
@@ -21,10 +27,7 @@ pub(crate) fn extract_kernels(text: &str, kernels: &[&'static str]) -> Result<St
         .map(|statement| statement.name)
         .collect();
     if let Some(&kernel) = kernels.iter().find(|kernel| !known.contains(kernel)) {
-        return Err(Error::InvalidModule(InvalidModule::UnknownKernel {
-            kernel,
-            known: Ptx::parse(text).entries_in_words(),
-        }));
+        return Err(UnknownKernel(kernel));
     }
     if statements.iter().any(|statement| statement.is_nonempty_section(&code)) {
         return Ok(text.to_owned());

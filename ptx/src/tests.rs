@@ -83,18 +83,6 @@ fn survives_any_prefix_of_a_text() {
 }
 
 #[test]
-fn sizeless_parameters_do_not_exist_in_ptx() {
-    assert_eq!(signature(&[param(4, 4), param(0, 1), param(8, 8)]), [param(4, 4), param(8, 8)]);
-}
-
-#[test]
-fn describes_parameters_in_words() {
-    assert_eq!(describe(&[]), "no parameters");
-    assert_eq!(describe(&[param(4, 4)]), "1 parameter (4 B aligned to 4)");
-    assert_eq!(describe(&[param(4, 4), param(16, 8)]), "2 parameters (4 B aligned to 4, 16 B aligned to 8)");
-}
-
-#[test]
 fn reads_variables_that_the_host_can_find() {
     let ptx = Ptx::parse(
         ".version 7.0\n.target sm_70\n.global .align 1 .b8 hidden[3];\n.visible .global .align 8 .b8 state[2184];\n\

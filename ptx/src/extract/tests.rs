@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::InvalidModule;
+use crate::Ptx;
 
 /// Two kernels with the functions that each reaches. `helper` is declared, used and defined.
 /// `table` refers to `listed`.
@@ -78,30 +78,13 @@ fn all_kernels_are_the_entire_text() {
         TEXT.replace(".func lone();\n", "").replace(".func lone() { call.uni inner, (); ret; }\n", "");
     let without = without.replace(".extern .func vprintf(.param .b64 a);\n", "");
     assert_eq!(extract_kernels(TEXT, &["second", "first"]).unwrap(), without);
-    let Ok(images) = crate::build_info::images() else { return };
-    for image in images {
-        let kernels = Ptx::parse(image.ptx).entries;
-        let all: Vec<&'static str> = kernels.keys().map(|name| &*name.clone().leak()).collect();
-        assert!(
-            extract_kernels(image.ptx, &all).unwrap() == image.ptx,
-            "the text for {} differs",
-            image.arch
-        );
-    }
 }
 
 #[test]
 fn an_unknown_name_is_an_error() {
-    let error = extract_kernels(TEXT, &["first", "third", "helper"]).unwrap_err();
-    assert!(
-        matches!(error, Error::InvalidModule(InvalidModule::UnknownKernel { kernel: "third", .. })),
-        "{error}"
-    );
-    assert!(error.to_string().contains("it has first, second"), "{error}");
+    assert_eq!(extract_kernels(TEXT, &["first", "third", "helper"]), Err(UnknownKernel("third")));
     assert!(extract_kernels(TEXT, &["helper"]).is_err(), "a function is no kernel");
-    assert!(
-        extract_kernels("no PTX at all", &["first"]).unwrap_err().to_string().contains("no kernel at all")
-    );
+    assert!(extract_kernels("no PTX at all", &["first"]).is_err());
 }
 
 #[test]

@@ -43,7 +43,8 @@ fn main() -> Result<(), Error> {
             .build_args(["--locked", "--no-default-features", "--features", entry.name])
             .arch(ARCH)
             .optimize_for_size(!entry.is_small);
-        let builder = cubin_arch.iter().fold(builder, |builder, arch| builder.cubin(arch));
+        let cubin_arch = cubin_arch.iter().filter(|_| entry.assembles);
+        let builder = cubin_arch.fold(builder, |builder, arch| builder.cubin(arch));
         let ptx = match builder.build() {
             Err(Error::NoCompiler(_)) => {
                 println!("cargo::warning=built without kernels for GPUs: no compiler for them was found");

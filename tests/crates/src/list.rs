@@ -13,10 +13,18 @@ pub struct Entry {
     pub stack_bytes: u64,
     /// Memory of the heap for each thread: more than it allocates.
     pub heap_bytes: u64,
+    /// Whether NVIDIA's assembler compiles it with less than 24 GB of memory.
+    pub assembles: bool,
 }
 
-const SMALL: Entry =
-    Entry { name: "", kind: "", is_small: true, stack_bytes: 32 << 10, heap_bytes: 256 << 10 };
+const SMALL: Entry = Entry {
+    name: "",
+    kind: "",
+    is_small: true,
+    stack_bytes: 32 << 10,
+    heap_bytes: 256 << 10,
+    assembles: true,
+};
 
 const LARGE: Entry = Entry { is_small: false, ..SMALL };
 
@@ -85,8 +93,15 @@ pub const LIST: &[Entry] = &[
     Entry { name: "euclid", kind: "geometry", ..SMALL },
     Entry { name: "robust", kind: "geometry", ..SMALL },
     Entry { name: "delaunator", kind: "geometry", ..SMALL },
-    Entry { name: "rhai", kind: "interpreters", stack_bytes: 128 << 10, heap_bytes: 1024 << 10, ..LARGE },
-    Entry { name: "wasmi", kind: "interpreters", stack_bytes: 64 << 10, ..LARGE },
+    Entry {
+        name: "rhai",
+        kind: "interpreters",
+        stack_bytes: 128 << 10,
+        heap_bytes: 1024 << 10,
+        assembles: false,
+        ..LARGE
+    },
+    Entry { name: "wasmi", kind: "interpreters", stack_bytes: 64 << 10, assembles: false, ..LARGE },
     Entry { name: "rbpf", kind: "interpreters", ..SMALL },
     Entry { name: "typed-arena", kind: "arenas", ..SMALL },
     Entry { name: "thunderdome", kind: "arenas", ..SMALL },

@@ -89,8 +89,8 @@ fn verdict(record: &Record) -> String {
     let runs = cpu.into_iter().chain(gpu).map(|(place, run)| match run.is_right() {
         true => place.to_owned(),
         false => format!(
-            "{place}: {} of {} wrong, {} faults, {} live blocks",
-            run.wrong, run.threads, run.faults, run.live_blocks
+            "{place}: {} of {} wrong, {} faults, {} live blocks, {} violations",
+            run.wrong, run.threads, run.faults, run.live_blocks, run.violations
         ),
     });
     // A line of a table has no bars and no line breaks.

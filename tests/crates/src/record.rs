@@ -46,6 +46,9 @@ pub struct Run {
     pub faults: u64,
     /// Blocks that were not freed.
     pub live_blocks: u64,
+    /// Violations that the audit of the heap's metadata found.
+    #[serde(default)]
+    pub violations: usize,
 }
 
 /// A run on a GPU, with what the driver made of the kernel.
@@ -66,7 +69,7 @@ pub struct GpuRun {
 impl Run {
     /// Whether all results are those of the host, and the heap is clean.
     pub fn is_right(&self) -> bool {
-        (self.wrong, self.faults, self.live_blocks) == (0, 0, 0)
+        (self.wrong, self.faults, self.live_blocks, self.violations) == (0, 0, 0, 0)
     }
 }
 
@@ -106,8 +109,8 @@ impl Record {
         if let Some(GpuRun { run, load_ms, run_ms, registers, local_bytes, .. }) = &self.gpu {
             line += &format!(
                 " {registers:3} registers, {local_bytes} bytes of stack, load {load_ms} ms, run {run_ms} ms, {} wrong, \
-                 {} faults, {} live",
-                run.wrong, run.faults, run.live_blocks
+                 {} faults, {} live, {} violations",
+                run.wrong, run.faults, run.live_blocks, run.violations
             );
         }
         match &self.error {

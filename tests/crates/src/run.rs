@@ -173,7 +173,8 @@ where
     let results = (0..).zip(out.copy_to_vec()?);
     let wrong = results.filter(|(seed, result)| *result != checksum(*seed)).count() as u32;
     let (faults, live_blocks) = (heap.faults()?.count, heap.stats()?.live_blocks);
-    Ok((Run { threads, wrong, faults, live_blocks }, time))
+    let violations = heap.check()?.len();
+    Ok((Run { threads, wrong, faults, live_blocks, violations }, time))
 }
 
 #[cfg(test)]

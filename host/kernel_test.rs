@@ -1,6 +1,6 @@
 //! Runs the tests of [`kernel_test!`](warpheap_device::kernel_test!), and those of other programs.
 
-use crate::device_pools::Heap;
+use crate::device_pools::{Faults, Heap, Violation};
 use crate::driver::{Device, LaunchConfig, Module};
 use crate::error::{Error, InvalidModule, Result};
 use crate::lock::lock;
@@ -30,7 +30,7 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
         let device = Device::cpu_with(mode);
         let module = device.native_module();
         // SAFETY: the caller's promise.
-        let done = module.and_then(|module| unsafe { launch_test(kernel, &module, THREADS, HEAP_BYTES) });
+        let done = module.and_then(|module| unsafe { launch_test(kernel, (), &module, THREADS, HEAP_BYTES) });
         report::<K>(&device, done);
     }
     let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
@@ -54,20 +54,22 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
     let done = module.and_then(|module| {
         modules.insert(key, module.clone());
         // SAFETY: the caller's promise.
-        unsafe { launch_test(kernel, &module, THREADS, HEAP_BYTES) }
+        unsafe { launch_test(kernel, (), &module, THREADS, HEAP_BYTES) }
     });
     drop(on_gpu);
     report::<K>(&device, done);
 }
 
 /// What a test left behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left {
     /// Blocks that were not freed.
     pub live_blocks: u64,
-    /// The first fault or violation of the heap.
-    pub wrong: Option<String>,
+    /// Faults of the heap.
+    pub faults: Faults,
+    /// Violations of the heap's invariants.
+    pub violations: Vec<Violation>,
 }
 
 /// Runs a test in `threads` threads of one block, with a heap of `heap_bytes`.
@@ -77,8 +79,9 @@ pub struct Left {
 ///
 /// # Safety
 /// The kernel has no requirements.
-pub unsafe fn launch_test<K: Kernel<Args = ()>>(
+pub unsafe fn launch_test<K: Kernel>(
     kernel: K,
+    args: K::Args,
     module: &Module,
     threads: u32,
     heap_bytes: u64,
@@ -91,20 +94,25 @@ pub unsafe fn launch_test<K: Kernel<Args = ()>>(
     }
     let stream = module.device().stream()?;
     // SAFETY: the caller's promise; the heap lives until the stream is synchronised.
-    unsafe { stream.launch(module, kernel, &LaunchConfig::linear(threads, threads), ()) }?;
+    unsafe { stream.launch(module, kernel, &LaunchConfig::linear(threads, threads), args) }?;
     stream.synchronize()?;
-    let (faults, stats, violations) = (heap.faults()?, heap.stats()?, heap.check()?);
-    let fault = faults.first.first().map(|first| format!("{} faults, the first: {first:?}", faults.count));
-    let violation = violations.first();
-    let violation = violation.map(|first| format!("the heap's metadata is not intact: {first:?}"));
-    Ok(Left { live_blocks: stats.live_blocks, wrong: fault.or(violation) })
+    let (faults, live_blocks, violations) = (heap.faults()?, heap.stats()?.live_blocks, heap.check()?);
+    Ok(Left { live_blocks, faults, violations })
 }
 
 fn report<K: Kernel>(device: &Device, done: Result<Left>) {
     let wrong = match done {
-        Ok(Left { wrong: Some(wrong), .. }) => wrong,
-        Ok(Left { live_blocks: 0, .. }) => return,
-        Ok(Left { live_blocks, .. }) => format!("{live_blocks} blocks were not freed"),
+        Ok(Left { live_blocks, faults, violations }) => {
+            if let Some(first) = faults.first.first() {
+                format!("{} faults, the first: {first:?}", faults.count)
+            } else if let Some(first) = violations.first() {
+                format!("the heap's metadata is not intact: {first:?}")
+            } else if live_blocks > 0 {
+                format!("{live_blocks} blocks were not freed")
+            } else {
+                return;
+            }
+        }
         Err(error) => error.to_string(),
     };
     panic!("{} on {device}: {wrong}", K::NAME);

@@ -24,7 +24,8 @@ fn main() -> Result<(), Error> {
     }
     println!("cargo::rerun-if-env-changed=DOCS_RS");
     let (mut table, mut compiler) = ("&[\n".to_owned(), "none".to_owned());
-    let groups = SUITES.iter().flat_map(|suite| suite.groups.iter().map(|(group, _)| (suite.kernels, *group)));
+    let groups =
+        SUITES.iter().flat_map(|suite| suite.groups.iter().map(|(group, _)| (suite.kernels, *group)));
     for (kernels, group) in groups.filter(|_| env::var_os("DOCS_RS").is_none()) {
         let ptx = Builder::new(kernels).build_args(["--locked", "--features", group]).arch(ARCH);
         let ptx = match ptx.optimize_for_size(true).build() {

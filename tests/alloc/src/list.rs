@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use warpheap_alloc_std::Visitor;
 use warpheap_device::kernel::Kernel;
 
-/// The tests that leave blocks in the heap on purpose, with the number of blocks for each thread.
-const LEAKS: &str = include_str!("../leaks.txt");
+/// The tests that do to the heap what others must not.
+const EXPECTED: &str = include_str!("../expected.txt");
 
-/// Calls `visitor` for each test.
+/// The tests that two threads run on the CPU.
+const LARGE: &str = include_str!("../large.txt");
+
+/// Calls `visitor` for each group of tests.
 pub fn visit(visitor: &mut impl Visitor) {
     warpheap_alloc_kernels::visit(visitor);
     warpheap_alloc_internal::visit(visitor);
@@ -17,8 +20,11 @@ pub fn visit(visitor: &mut impl Visitor) {
 pub fn all() -> Vec<(&'static str, &'static str)> {
     struct Names(Vec<(&'static str, &'static str)>);
     impl Visitor for Names {
-        fn visit<K: Kernel<Args = ()>>(&mut self, group: &'static str, path: &'static str, _: K) {
-            self.0.push((group, path));
+        fn visit<K>(&mut self, group: &'static str, paths: &'static [&'static str], _: K)
+        where
+            K: Kernel<Args = (u32,)>,
+        {
+            self.0.extend(paths.iter().map(|path| (group, *path)));
         }
     }
     let mut names = Names(Vec::new());
@@ -32,14 +38,30 @@ pub fn excluded() -> impl Iterator<Item = (&'static str, &'static str, &'static 
     all.copied()
 }
 
-/// Blocks that each thread of a test leaks on purpose, by the test's path.
-pub fn leaks() -> HashMap<&'static str, u64> {
-    let lines = LEAKS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+/// The tests that two threads run on the CPU.
+pub fn large() -> impl Iterator<Item = &'static str> {
+    LARGE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// What each thread of a test does to the heap on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Blocks that it does not free.
+    pub live_blocks: u64,
+    /// Allocations that fail.
+    pub failures: u64,
+}
+
+/// The tests that the file names.
+pub fn expected() -> HashMap<&'static str, Expected> {
+    let lines = EXPECTED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |line: &'static str| {
-        let (path, blocks) = line.split_once(": ")?;
-        Some((path, blocks.parse().ok()?))
+        let mut words = line.split_whitespace();
+        let path = words.next()?;
+        let (live_blocks, failures) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some((path, Expected { live_blocks, failures }))
     };
-    lines.map(|line| parse(line).unwrap_or_else(|| panic!("leaks.txt: {line:?}"))).collect()
+    lines.map(|line| parse(line).unwrap_or_else(|| panic!("expected.txt: {line:?}"))).collect()
 }
 
 #[cfg(test)]
@@ -56,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_leak_are_run() {
+    fn tests_with_settings_are_run() {
         let all: HashSet<&str> = all().into_iter().map(|(_, path)| path).collect();
-        for path in leaks().into_keys() {
+        for path in expected().into_keys().chain(large()) {
             assert!(all.contains(path), "{path}");
         }
     }

@@ -2,15 +2,17 @@
 //! one. No thread of a test may panic, and the heap must be intact and empty afterwards.
 //!
 //! ```text
-//! warpheap-alloc-tests [--cpu | --gpu] [--json FILE] [--jobs N] [--limit SECONDS] [NAME]...
+//! warpheap-alloc-tests [--cpu | --gpu] [--json FILE] [--jobs N] [--limit SECONDS]
+//!     [--floor N] [NAME]...
 //! warpheap-alloc-tests --list
 //! ```
 //!
 //! Runs all tests, or those of the named modules and those whose paths begin with a name. The tests
 //! of a module run in a process of their own. If it ends early, the test that it ran has failed, and
 //! another process runs the rest. `--jobs` processes run at a time. `--limit` is the time for one
-//! test. `--cpu` and `--gpu` leave out the other device, and with `--gpu` or
-//! `WARPHEAP_REQUIRE_CUDA=1` a GPU is required. `--json` writes all results to `FILE`.
+//! test. With `--floor` at least `N` tests must pass on the CPU. `--cpu` and `--gpu` leave out the
+//! other device, and with `--gpu` or `WARPHEAP_REQUIRE_CUDA=1` a GPU is required. `--json` writes
+//! all results to `FILE`.
 //!
 //! Exits with 0 if all tests have passed, 1 if one has not, 2 for wrong arguments.
 
@@ -41,6 +43,8 @@ pub struct Args {
     json: Option<String>,
     jobs: usize,
     limit: Duration,
+    /// Fewer tests that pass on the CPU are a failure.
+    floor: u64,
     names: Vec<String>,
     /// Run tests of one module in this process, and print their outcomes.
     child: Option<String>,
@@ -48,7 +52,8 @@ pub struct Args {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut args = Args { device: None, json: None, jobs, limit: LIMIT, names: Vec::new(), child: None };
+    let mut args =
+        Args { device: None, json: None, jobs, limit: LIMIT, floor: 0, names: Vec::new(), child: None };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
@@ -58,6 +63,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--json" => args.json = Some(value()?),
             "--jobs" => args.jobs = number(value()?)?.clamp(1, 64) as usize,
             "--limit" => args.limit = Duration::from_secs(number(value()?)?),
+            "--floor" => args.floor = number(value()?)?,
             "--child" => args.child = Some(value()?),
             option if option.starts_with('-') => return Err(format!("there is no option {option}")),
             _ => args.names.push(word),
@@ -86,7 +92,8 @@ fn main() -> ExitCode {
     };
     if let Some(group) = &args.child {
         let names = parent::names_of_child();
-        let result = names.and_then(|names| run::run(group, &names, args.device.unwrap_or(Where::Cpu), args.limit));
+        let result =
+            names.and_then(|names| run::run(group, &names, args.device.unwrap_or(Where::Cpu), args.limit));
         return result.map_or_else(
             |error| {
                 eprintln!("{error}");

@@ -14,6 +14,9 @@ use warpheap::Device;
 /// The exit status of a child that cannot load its module.
 pub const NO_MODULE: u8 = 3;
 
+/// A test that takes longer is named.
+const SLOW_MS: u64 = 3000;
+
 /// The tests of one module, on one device.
 struct Work {
     group: &'static str,
@@ -39,7 +42,8 @@ fn devices(args: &Args) -> Result<(Vec<Where>, Option<String>), String> {
 /// What is to be run. The longest lists first.
 fn work(args: &Args, devices: &[Where]) -> Result<VecDeque<Work>, String> {
     let is_chosen = |group: &str, path: &str| {
-        args.names.is_empty() || args.names.iter().any(|name| name == group || path.starts_with(name.as_str()))
+        args.names.is_empty()
+            || args.names.iter().any(|name| name == group || path.starts_with(name.as_str()))
     };
     let mut all = Vec::<Work>::new();
     for &device in devices {
@@ -84,6 +88,9 @@ pub fn parent(args: &Args) -> Result<bool, String> {
             );
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             for outcome in outcomes {
+                if outcome.ms > SLOW_MS {
+                    println!("slow: {} on the {:?}, {} ms", outcome.path, next.device, outcome.ms);
+                }
                 if let Some(error) = &outcome.error {
                     println!("FAILED {} on the {:?}: {error}", outcome.path, next.device);
                 }
@@ -94,10 +101,15 @@ pub fn parent(args: &Args) -> Result<bool, String> {
     };
     thread::scope(|scope| {
         let workers: Vec<_> = (0..args.jobs).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
     })?;
     let report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{}", report.totals());
+    if (report.passed_on_cpu as u64) < args.floor {
+        return Err(format!("{} or more must pass on the CPU", args.floor));
+    }
     Ok(report.passed_on_cpu + report.passed_on_gpu == expected)
 }
 
@@ -113,7 +125,8 @@ fn module(args: &Args, work: &Work) -> Result<Vec<Outcome>, String> {
             (false, _) => 1,
         };
         let failed = rest[done.len()..].iter().take(failed);
-        let failed = failed.map(|path| Outcome { path: (*path).into(), ms: 0, error: Some(end.words.clone()) });
+        let failed =
+            failed.map(|path| Outcome { path: (*path).into(), ms: 0, error: Some(end.words.clone()) });
         outcomes.extend(done);
         outcomes.extend(failed);
     }
@@ -153,5 +166,9 @@ fn process(args: &Args, work: &Work, paths: &[&str]) -> Result<(Vec<Outcome>, En
 pub fn names_of_child() -> Result<Vec<&'static str>, String> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| format!("cannot read the names: {error}"))?;
-    Ok(list::all().into_iter().map(|(_, path)| path).filter(|path| text.lines().any(|line| line == *path)).collect())
+    Ok(list::all()
+        .into_iter()
+        .map(|(_, path)| path)
+        .filter(|path| text.lines().any(|line| line == *path))
+        .collect())
 }

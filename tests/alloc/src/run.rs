@@ -1,19 +1,24 @@
 //! Runs the tests of one group on one device, in this process.
 
-use crate::list;
+use crate::list::{self, Expected};
 use crate::record::{Outcome, Where};
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{__private::launch_test, Device, Module, Watchdog};
 use warpheap_alloc_std::Visitor;
+use warpheap_device::fault::{Fault, FaultKind};
 use warpheap_device::kernel::Kernel;
 
 /// Two full warps.
 pub const THREADS: u32 = 64;
 
-const HEAP_BYTES: u64 = 256 << 20;
+/// Of large tests on the CPU.
+const FEW_THREADS: u32 = 2;
+
+/// The heap: its memory is touched as it is used, but not on a GPU.
+const CPU_HEAP_BYTES: u64 = 128 << 20;
+const GPU_HEAP_BYTES: u64 = 1 << 30;
 const CPU_MEMORY_BYTES: u64 = 1 << 30;
 /// Code that is not optimised needs more than on a GPU.
 const CPU_STACK_BYTES: usize = 2 << 20;
@@ -51,50 +56,82 @@ fn modules(group: &str, device: Where) -> Result<Vec<Module>, String> {
 /// If the module cannot be loaded.
 pub fn run(group: &str, names: &[&str], device: Where, limit: Duration) -> Result<(), String> {
     let modules = modules(group, device)?;
-    let mut runner = Runner { names, device, limit, modules, leaks: list::leaks(), is_done: false };
-    list::visit(&mut runner);
+    list::visit(&mut Runner { group, names, device, limit, modules });
     Ok(())
 }
 
 struct Runner<'a> {
+    group: &'a str,
     names: &'a [&'a str],
     device: Where,
     limit: Duration,
     modules: Vec<Module>,
-    leaks: HashMap<&'static str, u64>,
-    is_done: bool,
 }
 
 impl Visitor for Runner<'_> {
-    fn visit<K: Kernel<Args = ()>>(&mut self, _: &'static str, path: &'static str, kernel: K) {
-        if self.is_done || !self.names.contains(&path) {
-            return;
+    fn visit<K>(&mut self, group: &'static str, paths: &'static [&'static str], kernel: K)
+    where
+        K: Kernel<Args = (u32,)>,
+    {
+        let all_expected = list::expected();
+        let chosen = (0..).zip(paths).filter(|(_, path)| group == self.group && self.names.contains(path));
+        for (number, path) in chosen {
+            let (expected, began) = (all_expected.get(path).copied().unwrap_or_default(), Instant::now());
+            let watchdog = Watchdog::start(self.limit, *path, "", HUNG);
+            let (threads, heap_bytes) = match self.device {
+                Where::Cpu if list::large().any(|large| large == *path) => (FEW_THREADS, CPU_HEAP_BYTES),
+                Where::Cpu => (THREADS, CPU_HEAP_BYTES),
+                Where::Gpu => (THREADS, GPU_HEAP_BYTES),
+            };
+            let test = Test { number, threads, heap_bytes, expected };
+            let error = self.modules.iter().find_map(|module| test.run(kernel, module).err());
+            watchdog.disarm();
+            let ends = error.is_some() && self.device == Where::Gpu;
+            let ms = began.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
+            let outcome = Outcome { path: (*path).into(), ms, error };
+            let text = serde_json::to_string(&outcome).expect("a record is JSON");
+            let mut out = io::stdout().lock();
+            // The parent sees a missing line.
+            let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+            if ends {
+                break;
+            }
         }
-        let (expected, began) = (self.leaks.get(path).copied().unwrap_or(0), Instant::now());
-        let watchdog = Watchdog::start(self.limit, path, "", HUNG);
-        let error = self.modules.iter().find_map(|module| one(kernel, module, expected).err());
-        watchdog.disarm();
-        self.is_done = error.is_some() && self.device == Where::Gpu;
-        let ms = began.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
-        let outcome = Outcome { path: path.into(), ms, error };
-        let text = serde_json::to_string(&outcome).expect("a record is JSON");
-        let mut out = io::stdout().lock();
-        // The parent sees a missing line.
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     }
 }
 
-/// Runs a test whose threads leak `expected` blocks each.
-fn one<K: Kernel<Args = ()>>(kernel: K, module: &Module, expected: u64) -> Result<(), String> {
-    // SAFETY: kernels of tests have no requirements.
-    let left = unsafe { launch_test(kernel, module, THREADS, HEAP_BYTES) };
-    let left = left.map_err(|error| format!("{}: {error}", module.device()))?;
-    let expected = expected * u64::from(THREADS);
-    match left.wrong {
-        Some(wrong) => Err(format!("{}: {wrong}", module.device())),
-        None if left.live_blocks != expected => {
-            Err(format!("{}: {} blocks were not freed, expected {expected}", module.device(), left.live_blocks))
-        }
-        None => Ok(()),
+/// A test, and how it is run.
+struct Test {
+    /// Position in its group.
+    number: u32,
+    threads: u32,
+    heap_bytes: u64,
+    expected: Expected,
+}
+
+impl Test {
+    fn run<K>(&self, kernel: K, module: &Module) -> Result<(), String>
+    where
+        K: Kernel<Args = (u32,)>,
+    {
+        // SAFETY: kernels of tests have no requirements.
+        let left = unsafe { launch_test(kernel, (self.number,), module, self.threads, self.heap_bytes) };
+        let left = left.map_err(|error| format!("{}: {error}", module.device()))?;
+        let is_other = |fault: &&Fault| fault.kind != FaultKind::OutOfMemory;
+        let (threads, Expected { live_blocks, failures }) = (u64::from(self.threads), self.expected);
+        let wrong = if let Some(fault) = left.faults.first.iter().find(is_other) {
+            format!("{fault:?}")
+        } else if let Some(violation) = left.violations.first() {
+            format!("the heap's metadata is not intact: {violation:?}")
+        } else if (left.live_blocks, left.faults.count) != (threads * live_blocks, threads * failures) {
+            format!(
+                "{} blocks were not freed and {} allocations failed in {threads} threads, expected in each: \
+                 {live_blocks} and {failures}",
+                left.live_blocks, left.faults.count
+            )
+        } else {
+            return Ok(());
+        };
+        Err(format!("{}: {wrong}", module.device()))
     }
 }

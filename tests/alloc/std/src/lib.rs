@@ -24,21 +24,21 @@ pub mod alloc;
 pub mod bench;
 pub mod collections;
 pub mod hash;
-mod system;
 pub mod panic;
 mod per_thread;
 pub mod prelude;
 mod run;
 pub mod sync;
+mod system;
 pub mod thread;
 
 pub use alloc_crate::{borrow, boxed, fmt, format, rc, slice, str, string, task, vec};
 pub use core::*;
-pub use system::{Float, env, ffi, fs, os, path, time};
 pub use per_thread::PerThread;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use run::Visitor;
 pub use run::run_test;
+pub use system::{Float, env, ffi, fs, os, path, time};
 
 /// Drops the text: a kernel has no output.
 #[macro_export]

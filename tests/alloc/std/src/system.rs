@@ -16,8 +16,8 @@ pub mod env {
 
 /// `std::ffi`.
 pub mod ffi {
-    pub use alloc_crate::ffi::*;
-    pub use core::ffi::*;
+    pub use alloc_crate::ffi::{CString, FromVecWithNulError, IntoStringError, NulError, c_str};
+    pub use core::ffi::{CStr, FromBytesUntilNulError, FromBytesWithNulError, c_char, c_int};
 
     /// Is only named.
     #[derive(Debug)]
@@ -82,6 +82,7 @@ pub trait Float {
     fn ln(self) -> Self;
     fn ln_1p(self) -> Self;
     fn exp_m1(self) -> Self;
+    fn log(self, base: Self) -> Self;
     fn log2(self) -> Self;
     fn powf(self, exponent: Self) -> Self;
     fn round(self) -> Self;
@@ -107,6 +108,10 @@ impl Float for f64 {
 
     fn exp_m1(self) -> f64 {
         libm::expm1(self)
+    }
+
+    fn log(self, base: f64) -> f64 {
+        self.ln() / base.ln()
     }
 
     fn log2(self) -> f64 {

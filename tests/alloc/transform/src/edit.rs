@@ -59,11 +59,19 @@ impl Edit {
 
     /// Edits the test with attributes from `i` on and the keyword `fn` at `start`, or removes it.
     /// Returns the position after it.
-    fn test(&self, tokens: &[TokenTree], i: usize, start: usize, after: usize, out: &mut Replacements) -> usize {
+    fn test(
+        &self,
+        tokens: &[TokenTree],
+        i: usize,
+        start: usize,
+        after: usize,
+        out: &mut Replacements,
+    ) -> usize {
         let is_removed =
             tokens.get(start + 1).is_some_and(|name| self.removed.contains(&name.span().start().line));
-        let body = (start..tokens.len())
-            .find(|&at| matches!(&tokens[at], TokenTree::Group(group) if group.delimiter() == Delimiter::Brace));
+        let body = (start..tokens.len()).find(
+            |&at| matches!(&tokens[at], TokenTree::Group(group) if group.delimiter() == Delimiter::Brace),
+        );
         match body {
             Some(body) if is_removed => {
                 out.remove(&tokens[i], &tokens[body]);
@@ -157,7 +165,8 @@ fn publish(tokens: &[TokenTree], i: usize, out: &mut Replacements) {
 /// Whether the group at `i` is an attribute `[cfg(…)]`, or the argument of `cfg!`.
 fn is_cfg(tokens: &[TokenTree], i: usize) -> bool {
     let TokenTree::Group(group) = &tokens[i] else { return false };
-    let is_cfg = |token: &TokenTree| matches!(token, TokenTree::Ident(ident) if ident == "cfg" || ident == "cfg_attr");
+    let is_cfg =
+        |token: &TokenTree| matches!(token, TokenTree::Ident(ident) if ident == "cfg" || ident == "cfg_attr");
     let first = group.stream().into_iter().next();
     let is_attribute = i > 0
         && (is_punct(tokens.get(i - 1), '#') || is_punct(tokens.get(i - 1), '!'))
@@ -216,7 +225,10 @@ mod tests {
     fn tests_become_public_functions() {
         let text = "mod a {\n    #[test]\n    #[should_panic]\n    fn b() {\n        c();\n    }\n}\n";
         let edited = Edit::default().apply(text).unwrap();
-        assert_eq!(edited, "pub(crate) mod a {\n    \n    \n    pub(crate) fn b() {\n        c();\n    }\n}\n");
+        assert_eq!(
+            edited,
+            "pub(crate) mod a {\n    \n    \n    pub(crate) fn b() {\n        c();\n    }\n}\n"
+        );
     }
 
     #[test]

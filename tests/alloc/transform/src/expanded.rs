@@ -154,7 +154,9 @@ impl Functions {
             }
             for name in names.iter().filter(|name| seen.insert(name.as_str())) {
                 let bodies = self.by_name.get(name).into_iter().flatten();
-                next.extend(bodies.filter(|(of, _)| of.split("::").next() == Some(top)).map(|(_, names)| names));
+                next.extend(
+                    bodies.filter(|(of, _)| of.split("::").next() == Some(top)).map(|(_, names)| names),
+                );
             }
         }
         None

@@ -1,5 +1,5 @@
 //! Makes kernels of the tests of Rust's `alloc` library: reads them from the sources that come with
-//! the compiler, and writes a crate root, its modules and one kernel for each test.
+//! the compiler, and writes a crate root, its modules and one kernel for each group of tests.
 //!
 //! The compiler itself lists the tests: it expands the test program, and each test has a descriptor
 //! there. The sources are copied with small edits, which keep every line where it is:
@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 pub use expanded::{Reason, Test};
-pub use kernels::symbol;
 pub use source::Suite;
 pub use suites::{INTERNAL, PUBLIC, SUITES};
 

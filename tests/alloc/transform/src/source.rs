@@ -54,7 +54,8 @@ impl Suite {
     /// The group of a test.
     pub fn group(&self, path: &str) -> &'static str {
         let contains = |module: &str| {
-            module.is_empty() || path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+            module.is_empty()
+                || path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
         };
         let found = self.groups.iter().find(|(_, modules)| modules.iter().any(|module| contains(module)));
         found.map(|(group, _)| *group).expect("the last group contains all")
@@ -98,7 +99,9 @@ impl Suite {
             let module = line.strip_prefix("pub(crate) mod ").and_then(|rest| rest.strip_suffix(';'));
             match (line, module) {
                 (line, _) if line.starts_with("#![") => String::new(),
-                ("extern crate std;" | "extern crate test;" | "extern crate alloc;", _) => "const _: () = ();".into(),
+                ("extern crate std;" | "extern crate test;" | "extern crate alloc;", _) => {
+                    "const _: () = ();".into()
+                }
                 (_, Some(module)) if self.is_split && module != "testing" => {
                     let of = features.get(module).unwrap_or(&others);
                     let of: Vec<String> = of.iter().map(|group| format!("feature = {group:?}")).collect();
@@ -119,7 +122,12 @@ fn library(rustc: &Path) -> Result<PathBuf, Error> {
     if library.join("alloctests").is_dir() {
         return Ok(library.canonicalize()?);
     }
-    Err(format!("{} has no sources of the tests of alloc: there is no {}/alloctests", rustc.display(), library.display()).into())
+    Err(format!(
+        "{} has no sources of the tests of alloc: there is no {}/alloctests",
+        rustc.display(),
+        library.display()
+    )
+    .into())
 }
 
 /// Gives the tests in the list their reasons.
@@ -129,7 +137,10 @@ fn exclude(tests: &mut [Test], list: &str) -> Result<(), Error> {
         // A list may name the tests of several suites.
         for test in tests.iter_mut().filter(|test| test.path == path) {
             if let Some(reason) = &test.reason {
-                return Err(format!("{path} is in the list of excluded tests, but is not run anyway: {reason}").into());
+                return Err(format!(
+                    "{path} is in the list of excluded tests, but is not run anyway: {reason}"
+                )
+                .into());
             }
             test.reason = Some(Reason::Listed(why.into()));
         }

@@ -31,7 +31,13 @@ pub const PUBLIC: Suite = Suite {
 pub const INTERNAL: Suite = Suite {
     kernels: "internal",
     root: "alloctests/lib.rs",
-    sources: &["alloctests/lib.rs", "alloctests/testing", "alloc/src/collections", "alloc/src/raw_vec", "alloc/src/wtf8"],
+    sources: &[
+        "alloctests/lib.rs",
+        "alloctests/testing",
+        "alloc/src/collections",
+        "alloc/src/raw_vec",
+        "alloc/src/wtf8",
+    ],
     groups: &[
         ("btree_map", &["collections::btree::map"]),
         ("btree_set", &["collections::btree"]),

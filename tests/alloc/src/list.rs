@@ -1,11 +1,7 @@
 //! The tests, and what is known of them.
 
-use std::collections::HashMap;
 use warpheap_alloc_std::Visitor;
 use warpheap_device::kernel::Kernel;
-
-/// The tests that do to the heap what others must not.
-const EXPECTED: &str = include_str!("../expected.txt");
 
 /// The tests that two threads run on the CPU.
 const LARGE: &str = include_str!("../large.txt");
@@ -43,27 +39,6 @@ pub fn large() -> impl Iterator<Item = &'static str> {
     LARGE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// What each thread of a test does to the heap on purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expected {
-    /// Blocks that it does not free.
-    pub live_blocks: u64,
-    /// Allocations that fail.
-    pub failures: u64,
-}
-
-/// The tests that the file names.
-pub fn expected() -> HashMap<&'static str, Expected> {
-    let lines = EXPECTED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let parse = |line: &'static str| {
-        let mut words = line.split_whitespace();
-        let path = words.next()?;
-        let (live_blocks, failures) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some((path, Expected { live_blocks, failures }))
-    };
-    lines.map(|line| parse(line).unwrap_or_else(|| panic!("expected.txt: {line:?}"))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,9 +53,9 @@ mod tests {
     }
 
     #[test]
-    fn tests_with_settings_are_run() {
+    fn large_tests_are_run() {
         let all: HashSet<&str> = all().into_iter().map(|(_, path)| path).collect();
-        for path in expected().into_keys().chain(large()) {
+        for path in large() {
             assert!(all.contains(path), "{path}");
         }
     }

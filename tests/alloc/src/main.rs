@@ -37,6 +37,7 @@ static ALLOCATOR: KernelAllocator = KernelAllocator::system();
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Command line.
+#[derive(Debug)]
 pub struct Args {
     /// The only device, if one is named.
     device: Option<Where>,

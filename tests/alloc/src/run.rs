@@ -1,13 +1,12 @@
 //! Runs the tests of one group on one device, in this process.
 
-use crate::list::{self, Expected};
+use crate::list;
 use crate::record::{Outcome, Where};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use warpheap::simt::{Executor, Mode};
 use warpheap::{__private::launch_test, Device, Module, Watchdog};
 use warpheap_alloc_std::Visitor;
-use warpheap_device::fault::{Fault, FaultKind};
 use warpheap_device::kernel::Kernel;
 
 /// Two full warps.
@@ -73,17 +72,16 @@ impl Visitor for Runner<'_> {
     where
         K: Kernel<Args = (u32,)>,
     {
-        let all_expected = list::expected();
         let chosen = (0..).zip(paths).filter(|(_, path)| group == self.group && self.names.contains(path));
         for (number, path) in chosen {
-            let (expected, began) = (all_expected.get(path).copied().unwrap_or_default(), Instant::now());
+            let began = Instant::now();
             let watchdog = Watchdog::start(self.limit, *path, "", HUNG);
             let (threads, heap_bytes) = match self.device {
                 Where::Cpu if list::large().any(|large| large == *path) => (FEW_THREADS, CPU_HEAP_BYTES),
                 Where::Cpu => (THREADS, CPU_HEAP_BYTES),
                 Where::Gpu => (THREADS, GPU_HEAP_BYTES),
             };
-            let test = Test { number, threads, heap_bytes, expected };
+            let test = Test { number, threads, heap_bytes };
             let error = self.modules.iter().find_map(|module| test.run(kernel, module).err());
             watchdog.disarm();
             let ends = error.is_some() && self.device == Where::Gpu;
@@ -106,7 +104,6 @@ struct Test {
     number: u32,
     threads: u32,
     heap_bytes: u64,
-    expected: Expected,
 }
 
 impl Test {
@@ -117,18 +114,13 @@ impl Test {
         // SAFETY: kernels of tests have no requirements.
         let left = unsafe { launch_test(kernel, (self.number,), module, self.threads, self.heap_bytes) };
         let left = left.map_err(|error| format!("{}: {error}", module.device()))?;
-        let is_other = |fault: &&Fault| fault.kind != FaultKind::OutOfMemory;
-        let (threads, Expected { live_blocks, failures }) = (u64::from(self.threads), self.expected);
-        let wrong = if let Some(fault) = left.faults.first.iter().find(is_other) {
-            format!("{fault:?}")
+        // A failed allocation is a fault, which ends its thread early.
+        let wrong = if let Some(fault) = left.faults.first.first() {
+            format!("{} faults, the first: {fault:?}", left.faults.count)
         } else if let Some(violation) = left.violations.first() {
             format!("the heap's metadata is not intact: {violation:?}")
-        } else if (left.live_blocks, left.faults.count) != (threads * live_blocks, threads * failures) {
-            format!(
-                "{} blocks were not freed and {} allocations failed in {threads} threads, expected in each: \
-                 {live_blocks} and {failures}",
-                left.live_blocks, left.faults.count
-            )
+        } else if left.live_blocks > 0 {
+            format!("{} blocks were not freed", left.live_blocks)
         } else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! Runs the tests of Rust's `alloc` library in kernels: on the CPU, and on the first GPU if there is
-//! one. No thread of a test may panic, and the heap must be intact and empty afterwards.
+//! Runs the tests of Rust's `alloc` library in kernels: on the CPU, and on the first GPU if there
+//! is one. No thread of a test may panic, and the heap must be intact and empty afterwards.
 //!
 //! ```text
 //! warpheap-alloc-tests [--cpu | --gpu] [--json FILE] [--jobs N] [--limit SECONDS]
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Runs all tests, or those of the named modules and those whose paths begin with a name. The tests
-//! of a module run in a process of their own. If it ends early, the test that it ran has failed, and
-//! another process runs the rest. `--jobs` processes run at a time. `--limit` is the time for one
-//! test. With `--floor` at least `N` tests must pass on the CPU. `--cpu` and `--gpu` leave out the
-//! other device, and with `--gpu` or `WARPHEAP_REQUIRE_CUDA=1` a GPU is required. `--json` writes
-//! all results to `FILE`.
+//! of a module run in a process of their own. If it ends early, the test that it ran has failed,
+//! and another process runs the rest. `--jobs` processes run at a time. `--limit` is the time for
+//! one test. With `--floor` at least `N` tests must pass on the CPU. `--cpu` and `--gpu` leave out
+//! the other device, and with `--gpu` or `WARPHEAP_REQUIRE_CUDA=1` a GPU is required. `--json`
+//! writes all results to `FILE`.
 //!
 //! Exits with 0 if all tests have passed, 1 if one has not, 2 for wrong arguments.
 

@@ -16,9 +16,9 @@ pub const THREADS: u32 = 64;
 const FEW_THREADS: u32 = 2;
 
 /// The heap: its memory is touched as it is used, but not on a GPU.
-const CPU_HEAP_BYTES: u64 = 128 << 20;
+const CPU_HEAP_BYTES: u64 = 512 << 20;
 const GPU_HEAP_BYTES: u64 = 1 << 30;
-const CPU_MEMORY_BYTES: u64 = 1 << 30;
+const CPU_MEMORY_BYTES: u64 = 2 << 30;
 /// Code that is not optimised needs more than on a GPU.
 const CPU_STACK_BYTES: usize = 2 << 20;
 
@@ -48,8 +48,8 @@ fn modules(group: &str, device: Where) -> Result<Vec<Module>, String> {
     Ok(vec![module.map_err(|error| error.to_string())?])
 }
 
-/// Runs the tests `names` of `group`, and prints the outcome of each. Ends at the first that fails on
-/// a GPU, which may be unusable then.
+/// Runs the tests `names` of `group`, and prints the outcome of each. Ends at the first that fails
+/// on a GPU, which may be unusable then.
 ///
 /// # Errors
 /// If the module cannot be loaded.

@@ -1,5 +1,5 @@
-//! The tests in the sources of alloc, with a kernel for each, and a copy of the modules that they
-//! test. The build script makes them of the sources that come with the compiler.
+//! The tests in the sources of alloc, one kernel for each group, and a copy of the modules that
+//! they test. The build script makes them of the sources that come with the compiler.
 
 #![no_std]
 #![unstable(feature = "alloctests", issue = "none")]

@@ -1,5 +1,5 @@
-//! The tests of alloc's public interface, with a kernel for each. The build script makes them of the
-//! sources that come with the compiler.
+//! The tests of alloc's public interface, one kernel for each group. The build script makes them of
+//! the sources that come with the compiler.
 
 #![no_std]
 #![allow(internal_features, stable_features, unused_features)]

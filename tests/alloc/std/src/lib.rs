@@ -1,5 +1,5 @@
-//! Stands for `std` in the tests of `alloc`, in kernels: what `core` and `alloc` have of it, maps of
-//! hashbrown, and small replacements of the rest that the tests mention.
+//! Stands for `std` in the tests of `alloc`, in kernels: what `core` and `alloc` have of it, maps
+//! of hashbrown, and small replacements of the rest that the tests mention.
 //!
 //! Nothing here depends on time or chance: every hasher and every random number has a fixed seed.
 

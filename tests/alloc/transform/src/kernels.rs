@@ -1,5 +1,5 @@
-//! The kernels: one for each group of tests, which runs the test of a number. A kernel for each test
-//! would take the compiler for the host minutes.
+//! The kernels: one for each group of tests, which runs the test of a number. A kernel for each
+//! test would take the compiler for the host minutes.
 
 use crate::expanded::{Reason, Test};
 use crate::source::Suite;
@@ -15,11 +15,12 @@ pub fn text(suite: &Suite, tests: &[Test]) -> String {
             writeln!(arms, "            {number} => ::std::run_test(crate::{path}),").expect("texts grow");
             write!(paths, "{path:?}, ").expect("texts grow");
         }
+        let safety = "    /// # Safety\n    /// None.";
         write!(
             kernels,
-            "#[cfg(feature = {group:?})]\nwarpheap_device::kernel! {{\n    /// Runs a test of `{group}`.\n    ///\n    \
-             /// # Safety\n    /// None.\n    pub unsafe fn tests_of_{group}(number: u32) {{\n        \
-             match number {{\n{arms}            _ => panic!(\"there is no such test\"),\n        }}\n    }}\n}}\n\n"
+            "#[cfg(feature = {group:?})]\nwarpheap_device::kernel! {{\n{safety}\n    \
+             pub unsafe fn tests_of_{group}(number: u32) {{\n        match number {{\n{arms}            \
+             _ => panic!(\"there is no such test\"),\n        }}\n    }}\n}}\n\n"
         )
         .expect("texts grow");
         writeln!(

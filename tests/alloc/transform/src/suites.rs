@@ -26,8 +26,8 @@ pub const PUBLIC: Suite = Suite {
     as_miri: &["alloctests/tests/sort"],
 };
 
-/// The tests in the sources of alloc itself: they use what is private there, so that their crate has
-/// a copy of the modules under test.
+/// The tests in the sources of alloc itself: they use what is private there, so that their crate
+/// has a copy of the modules under test.
 pub const INTERNAL: Suite = Suite {
     kernels: "internal",
     root: "alloctests/lib.rs",

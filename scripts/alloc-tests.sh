@@ -24,9 +24,10 @@ floor=1343
 case "${1:-}" in
     --test)
         cargo fmt --all --check --manifest-path tests/alloc/Cargo.toml
-        # Clippy belongs to another compiler, which cannot read what this one has compiled.
+        # Clippy may belong to another compiler, which does not come with the tests.
         env -u RUSTC cargo clippy --quiet --locked --manifest-path tests/alloc/Cargo.toml \
-            --target-dir "$target/clippy" --package warpheap-alloc-transform --all-targets -- -D warnings
+            --target-dir "$target/clippy" --package warpheap-alloc-transform --package warpheap-alloc-std \
+            --all-targets -- -D warnings
         # Without kernels for GPUs: they are not needed here.
         export DOCS_RS=1
         cargo test --quiet "${suite[@]}" --package warpheap-alloc-transform --package warpheap-alloc-tests

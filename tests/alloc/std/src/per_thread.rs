@@ -69,8 +69,10 @@ impl<T> PerThread<T> {
             // SAFETY: as above.
             unsafe { slot.write(new) };
         }
-        // SAFETY: it is initialised, and stays so until the end of the test.
-        unsafe { (*slot).value.assume_init_ref() }
+        // SAFETY: as above. Nothing writes the slot before the end of the test.
+        let value = unsafe { &(*slot).value };
+        // SAFETY: it is initialised.
+        unsafe { value.assume_init_ref() }
     }
 
     /// Calls `f` with the value of this thread.

@@ -1,6 +1,6 @@
-//! Runs the tests of [`kernel_test!`](warpheap_device::kernel_test!).
+//! Runs the tests of [`kernel_test!`](warpheap_device::kernel_test!), and those of other programs.
 
-use crate::device_pools::Heap;
+use crate::device_pools::{Faults, Heap, Violation};
 use crate::driver::{Device, LaunchConfig, Module};
 use crate::error::{Error, InvalidModule, Result};
 use crate::lock::lock;
@@ -30,7 +30,7 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
         let device = Device::cpu_with(mode);
         let module = device.native_module();
         // SAFETY: the caller's promise.
-        let done = module.and_then(|module| unsafe { run(kernel, &module) });
+        let done = module.and_then(|module| unsafe { launch_test(kernel, (), &module, THREADS, HEAP_BYTES) });
         report::<K>(&device, done);
     }
     let required = std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
@@ -54,18 +54,39 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
     let done = module.and_then(|module| {
         modules.insert(key, module.clone());
         // SAFETY: the caller's promise.
-        unsafe { run(kernel, &module) }
+        unsafe { launch_test(kernel, (), &module, THREADS, HEAP_BYTES) }
     });
     drop(on_gpu);
     report::<K>(&device, done);
 }
 
-/// What a test left behind. Empty if nothing.
+/// What a test left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// Blocks that were not freed.
+    pub live_blocks: u64,
+    /// Faults of the heap.
+    pub faults: Faults,
+    /// Violations of the heap's invariants.
+    pub violations: Vec<Violation>,
+}
+
+/// Runs a test in `threads` threads of one block, with a heap of `heap_bytes`.
+///
+/// # Errors
+/// Those of the device, and [`Error::KernelFault`] for instance if a thread panics.
 ///
 /// # Safety
 /// The kernel has no requirements.
-unsafe fn run<K: Kernel<Args = ()>>(kernel: K, module: &Module) -> Result<String> {
-    let heap = Heap::builder(HEAP_BYTES).build(module.device())?;
+pub unsafe fn launch_test<K: Kernel>(
+    kernel: K,
+    args: K::Args,
+    module: &Module,
+    threads: u32,
+    heap_bytes: u64,
+) -> Result<Left> {
+    let heap = Heap::builder(heap_bytes).build(module.device())?;
     match module.set_global_heap(&heap) {
         // Kernels that do not allocate.
         Err(Error::InvalidModule(InvalidModule::NoGlobalHeap { .. })) => {}
@@ -73,24 +94,26 @@ unsafe fn run<K: Kernel<Args = ()>>(kernel: K, module: &Module) -> Result<String
     }
     let stream = module.device().stream()?;
     // SAFETY: the caller's promise; the heap lives until the stream is synchronised.
-    unsafe { stream.launch(module, kernel, &LaunchConfig::linear(THREADS, THREADS), ()) }?;
+    unsafe { stream.launch(module, kernel, &LaunchConfig::linear(threads, threads), args) }?;
     stream.synchronize()?;
-    let (faults, stats, violations) = (heap.faults()?, heap.stats()?, heap.check()?);
-    let mut left = String::new();
-    if let Some(first) = faults.first.first() {
-        left = format!("{} faults, the first: {first:?}", faults.count);
-    } else if let Some(first) = violations.first() {
-        left = format!("the heap's metadata is not intact: {first:?}");
-    } else if stats.live_blocks > 0 {
-        left = format!("{} blocks were not freed", stats.live_blocks);
-    }
-    Ok(left)
+    let (faults, live_blocks, violations) = (heap.faults()?, heap.stats()?.live_blocks, heap.check()?);
+    Ok(Left { live_blocks, faults, violations })
 }
 
-fn report<K: Kernel>(device: &Device, done: Result<String>) {
-    match done {
-        Ok(left) if left.is_empty() => {}
-        Ok(left) => panic!("{} on {device}: {left}", K::NAME),
-        Err(error) => panic!("{} on {device}: {error}", K::NAME),
-    }
+fn report<K: Kernel>(device: &Device, done: Result<Left>) {
+    let wrong = match done {
+        Ok(Left { live_blocks, faults, violations }) => {
+            if let Some(first) = faults.first.first() {
+                format!("{} faults, the first: {first:?}", faults.count)
+            } else if let Some(first) = violations.first() {
+                format!("the heap's metadata is not intact: {first:?}")
+            } else if live_blocks > 0 {
+                format!("{live_blocks} blocks were not freed")
+            } else {
+                return;
+            }
+        }
+        Err(error) => error.to_string(),
+    };
+    panic!("{} on {device}: {wrong}", K::NAME);
 }

@@ -1,0 +1,5 @@
+//! Stands for the crate `test`.
+
+/// Is only named.
+#[derive(Debug)]
+pub struct Bencher;

@@ -230,13 +230,16 @@ pub(crate) struct Output {
     pub succeeded: bool,
     pub stdout: String,
     pub stderr: String,
+    /// How it ended: `exit status: 1`, `signal: 11 (SIGSEGV)`.
+    pub end: String,
 }
 
 impl Output {
-    /// All that it printed.
+    /// All that it printed, or how it ended if it printed nothing.
     pub fn messages(&self) -> String {
         let all = [&self.stdout, &self.stderr].map(|text| text.trim_end());
-        all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+        let all: Vec<_> = all.into_iter().filter(|text| !text.is_empty()).collect();
+        if all.is_empty() { self.end.clone() } else { all.join("\n") }
     }
 }
 
@@ -247,12 +250,22 @@ pub(crate) fn run(command: &mut Command) -> Result<Output, Error> {
         succeeded: output.status.success(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        end: output.status.to_string(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_prints_nothing_says_how_it_ended() {
+        let messages = |script: &str| run(Command::new("sh").args(["-c", script])).unwrap().messages();
+        assert!(messages("kill -SEGV $$").starts_with("signal: 11"), "{}", messages("kill -SEGV $$"));
+        assert_eq!(messages("exit 3"), "exit status: 3");
+        assert_eq!(messages("echo said; exit 3"), "said");
+    }
 
     #[test]
     fn flags_of_an_outer_build_are_stripped() {

@@ -72,6 +72,20 @@ pub struct Left {
     pub violations: Vec<Violation>,
 }
 
+impl Left {
+    /// What is wrong. `None` if the heap is empty and intact, and no allocation failed.
+    pub fn fault(&self) -> Option<String> {
+        let Left { live_blocks, faults, violations } = self;
+        if let Some(first) = faults.first.first() {
+            return Some(format!("{} faults, the first: {first:?}", faults.count));
+        }
+        if let Some(first) = violations.first() {
+            return Some(format!("the heap's metadata is not intact: {first:?}"));
+        }
+        (*live_blocks > 0).then(|| format!("{live_blocks} blocks were not freed"))
+    }
+}
+
 /// Runs a test in `threads` threads of one block, with a heap of `heap_bytes`.
 ///
 /// # Errors
@@ -102,17 +116,10 @@ pub unsafe fn launch_test<K: Kernel>(
 
 fn report<K: Kernel>(device: &Device, done: Result<Left>) {
     let wrong = match done {
-        Ok(Left { live_blocks, faults, violations }) => {
-            if let Some(first) = faults.first.first() {
-                format!("{} faults, the first: {first:?}", faults.count)
-            } else if let Some(first) = violations.first() {
-                format!("the heap's metadata is not intact: {first:?}")
-            } else if live_blocks > 0 {
-                format!("{live_blocks} blocks were not freed")
-            } else {
-                return;
-            }
-        }
+        Ok(left) => match left.fault() {
+            Some(wrong) => wrong,
+            None => return,
+        },
         Err(error) => error.to_string(),
     };
     panic!("{} on {device}: {wrong}", K::NAME);

@@ -12,6 +12,11 @@ cd "$(dirname "$0")/.."
 
 export RUSTC=${WARPHEAP_RUSTC:-/usr/bin/rustc} RUSTC_BOOTSTRAP=1
 export WARPHEAP_RUSTC=$RUSTC
+release=1.96
+case $("$RUSTC" --version || true) in
+    "rustc $release."*) ;;
+    *) echo "$RUSTC is not rustc $release, for which this suite is written: name one in WARPHEAP_RUSTC" >&2; exit 2 ;;
+esac
 if [ ! -d "$("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library/alloctests" ]; then
     echo "$RUSTC does not come with the tests of alloc: name a compiler that does in WARPHEAP_RUSTC" >&2
     exit 2
@@ -34,11 +39,14 @@ case "${1:-}" in
         cargo run --quiet "${suite[@]}" -- --cpu --floor "$floor"
         ;;
     --bundle)
+        [ $# -eq 2 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
         cargo build --quiet --release "${suite[@]}"
         mkdir -p "$2"
         strip -o "$2/alloc-tests" "$target/release/warpheap-alloc-tests"
         xz -2 --force --threads=0 "$2/alloc-tests"
         echo "there: unxz alloc-tests.xz; chmod +x alloc-tests; ./alloc-tests --gpu --json alloc-tests.json"
         ;;
+    # Without kernels for GPUs: they are not needed here.
+    --list) DOCS_RS=1 cargo run --quiet "${suite[@]}" -- --list ;;
     *) cargo run --quiet "${suite[@]}" -- "$@" ;;
 esac

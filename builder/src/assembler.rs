@@ -7,6 +7,7 @@ use crate::error::{Error, io};
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -31,7 +32,7 @@ pub(crate) struct Assembler {
     ptxas: PathBuf,
     nvlink: PathBuf,
     /// What both print as their versions.
-    pub identity: String,
+    identity: String,
 }
 
 /// Where the tools are searched.
@@ -51,11 +52,14 @@ impl SearchPaths {
         SearchPaths { named: set(SETTING).map(PathBuf::from), folders }
     }
 
-    /// The assemblers with a linker beside them.
+    /// The assemblers with a linker beside them. An assembler that the user names is never replaced
+    /// by another.
     fn pairs(&self) -> impl Iterator<Item = (PathBuf, PathBuf)> {
-        let in_folder = |folder: &PathBuf| folder.join(format!("ptxas{EXE_SUFFIX}"));
-        let all = self.named.iter().cloned().chain(self.folders.iter().map(in_folder));
-        let pairs = all.map(|ptxas| {
+        let all = match &self.named {
+            Some(named) => vec![named.clone()],
+            None => self.folders.iter().map(|folder| folder.join(format!("ptxas{EXE_SUFFIX}"))).collect(),
+        };
+        let pairs = all.into_iter().map(|ptxas| {
             let nvlink = ptxas.with_file_name(format!("nvlink{EXE_SUFFIX}"));
             (ptxas, nvlink)
         });
@@ -78,21 +82,44 @@ fn version(tool: &Path) -> Option<String> {
 }
 
 impl Assembler {
-    /// Searches in the folder of the assembler that [`SETTING`] names, on the PATH, and in the
-    /// folders of toolkits. In a build script it makes cargo rerun the script if the result may
-    /// change.
-    pub fn find() -> Option<Assembler> {
-        let found = SearchPaths::of_process().search();
+    /// Searches in the folder of the assembler that [`SETTING`] names. Without the setting, searches
+    /// on the PATH and in the folders of toolkits. In a build script it makes cargo rerun the script
+    /// if the result may change.
+    ///
+    /// # Errors
+    /// What was not found, and what to do.
+    pub fn find() -> Result<Assembler, String> {
+        let paths = SearchPaths::of_process();
+        let found = paths.search();
         if in_build_script() {
-            println!("cargo::rerun-if-env-changed={SETTING}");
-            match &found {
-                Some(found) => println!("cargo::rerun-if-changed={}", found.ptxas.display()),
-                None => ["PATH"].iter().chain(&TOOLKITS).for_each(|name| {
-                    println!("cargo::rerun-if-env-changed={name}");
-                }),
+            for name in [SETTING, "PATH"].iter().chain(&TOOLKITS) {
+                println!("cargo::rerun-if-env-changed={name}");
+            }
+            for tool in found.iter().flat_map(|found| [&found.ptxas, &found.nvlink]) {
+                println!("cargo::rerun-if-changed={}", tool.display());
             }
         }
-        found
+        found.ok_or_else(|| match &paths.named {
+            Some(named) => format!(
+                "{SETTING} is {}, which is no ptxas that runs with an nvlink beside it",
+                named.display()
+            ),
+            None => format!(
+                "ptxas and nvlink of NVIDIA's toolkit were not found; install it, or name its ptxas in {SETTING}"
+            ),
+        })
+    }
+
+    /// The tools, and their inputs and options for `ptx`: what the machine code depends on.
+    pub fn recipe(&self, ptx: &str) -> String {
+        let inputs = link_inputs(ptx);
+        let mut hasher = DefaultHasher::new();
+        let count = inputs.as_ref().map_or(0, |inputs| {
+            inputs.iter().for_each(|input| AsRef::<str>::as_ref(input).hash(&mut hasher));
+            inputs.len()
+        });
+        let options = options(count, register_limit(ptx));
+        format!("{}{count} inputs {:016x}\n{options:?}\n", self.identity, hasher.finish())
     }
 
     /// The machine code of `ptx` for `arch`, as the host library links it: each function is
@@ -120,11 +147,7 @@ impl Assembler {
         arch: Arch,
         folder: &Path,
     ) -> Result<Option<PathBuf>, Error> {
-        let mut options = vec!["--compile-only".to_owned()];
-        // The text was divided: it has recursion.
-        options.extend((inputs.len() > 1).then(|| RECURSION_LEVEL.into()));
-        options.extend(registers.map(|count| format!("--maxrregcount={count}")));
-        let options = &options;
+        let options = &options(inputs.len(), registers);
         let objects: Vec<PathBuf> = thread::scope(|scope| {
             let compile = |(number, input)| {
                 scope.spawn(move || self.compile(AsRef::<str>::as_ref(input), number, options, arch, folder))
@@ -166,6 +189,15 @@ impl Assembler {
     }
 }
 
+/// The assembler's options for each of so many inputs that are linked.
+fn options(inputs: usize, registers: Option<u32>) -> Vec<String> {
+    let mut options = vec!["--compile-only".to_owned()];
+    // The text was divided: it has recursion.
+    options.extend((inputs > 1).then(|| RECURSION_LEVEL.into()));
+    options.extend(registers.map(|count| format!("--maxrregcount={count}")));
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_are_those_of_one_folder_and_the_named_one_is_first() {
+    fn the_tools_are_those_of_one_folder_and_a_named_one_is_not_replaced() {
         let (both, other) = (folder_with(&["ptxas", "nvlink"]), folder_with(&["ptxas-13", "nvlink"]));
         let alone = folder_with(&["ptxas"]);
         let folders = vec![alone.path().into(), both.path().into()];
@@ -188,16 +220,15 @@ mod tests {
             let paths = SearchPaths { named, folders: folders.clone() };
             paths.pairs().map(|(ptxas, _)| ptxas).collect::<Vec<_>>()
         };
-        let on_path = both.path().join(format!("ptxas{EXE_SUFFIX}"));
-        assert_eq!(found(None), std::slice::from_ref(&on_path));
+        assert_eq!(found(None), [both.path().join(format!("ptxas{EXE_SUFFIX}"))]);
         let named = other.path().join(format!("ptxas-13{EXE_SUFFIX}"));
-        assert_eq!(found(Some(named.clone())), [named, on_path.clone()]);
-        assert_eq!(found(Some(alone.path().join("ptxas"))), [on_path]);
+        assert_eq!(found(Some(named.clone())), [named]);
+        assert_eq!(found(Some(alone.path().join("ptxas"))), Vec::<PathBuf>::new());
     }
 
     #[test]
     fn what_cannot_be_linked_is_compiled_as_a_whole() {
-        let found = Assembler::find();
+        let found = Assembler::find().ok();
         let required = std::env::var_os("WARPHEAP_REQUIRE_PTXAS").is_some_and(|value| value == "1");
         assert!(found.is_some() || !required, "no ptxas with an nvlink beside it");
         let Some(assembler) = found else { return };

@@ -1,7 +1,7 @@
 //! Cubins: machine code of kernels, which a program loads without the driver's compiler.
 //!
-//! A cubin is up to date if its seal names the PTX, and its stamp these tools. So it is not built
-//! again for PTX that was compiled again without a change.
+//! A cubin is up to date if its trailer names the PTX, and its stamp names the tools and their
+//! inputs and options. PTX that is compiled again to the same text keeps its cubin.
 
 use crate::arch::Arch;
 use crate::assembler::Assembler;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Machine code of the kernels for one architecture, with a seal that names their PTX. The host
+/// Machine code of the kernels for one architecture, with a trailer that names their PTX. The host
 /// library loads it by `Device::load_module_with_cubins`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,12 +38,12 @@ pub(crate) fn build(job: &Job, ptx: &mut [Ptx], archs: &[Vec<Arch>]) -> Result<(
     if archs.iter().all(Vec::is_empty) {
         return Ok(());
     }
-    let Some(assembler) = &Assembler::find() else {
-        warn(
-            "no cubins: ptxas and nvlink of NVIDIA's toolkit were not found, so the driver compiles the PTX when the \
-             program loads it; install the toolkit, or name its ptxas in WARPHEAP_PTXAS",
-        );
-        return Ok(());
+    let assembler = &match Assembler::find() {
+        Ok(found) => found,
+        Err(why) => {
+            warn(&format!("no cubins, so the driver compiles the PTX when the program loads it: {why}"));
+            return Ok(());
+        }
     };
     thread::scope(|scope| {
         let of_one = |(ptx, archs): (&Ptx, &Vec<Arch>)| {
@@ -71,19 +71,19 @@ impl Job {
         let name = ptx.with_extension(format!("{arch}.cubin"));
         let path = self.output_dir.join(name.file_name().unwrap_or_default());
         let stamp = path.with_extension("cubin-stamp");
-        let heading = format!("warpheap-build {}\n{}", env!("CARGO_PKG_VERSION"), assembler.identity);
+        let recipe = assembler.recipe(&text);
         // Serialise concurrent builds of the same cubin.
         let _turn = lock(&path.with_extension("cubin-lock"))?;
-        let is_fresh = fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == heading)
+        let is_fresh = fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == recipe)
             && fs::read(&path).is_ok_and(|bytes| is_of(&bytes, &text));
         if !is_fresh {
             let folder = path.with_extension("cubin-parts");
             let code = assembler.assemble(&text, arch, &folder)?;
             // Files that stay do no harm.
             drop(fs::remove_dir_all(&folder));
-            let sealed = warpheap_ptx::sealed(code, &text, &arch.to_string());
-            fs::write(&path, sealed).map_err(io("write", &path))?;
-            fs::write(&stamp, heading).map_err(io("write", &stamp))?;
+            let whole = warpheap_ptx::with_trailer(code, &text, &arch.to_string());
+            fs::write(&path, whole).map_err(io("write", &path))?;
+            fs::write(&stamp, recipe).map_err(io("write", &stamp))?;
         }
         Ok(Cubin { path: self.export(path)?, arch, rebuilt: !is_fresh })
     }

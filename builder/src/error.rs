@@ -134,7 +134,11 @@ pub enum Error {
     #[error("a library of device functions has no cubin: it is linked with kernels, as PTX")]
     CubinOfLibrary,
     /// NVIDIA's assembler rejected the PTX.
-    #[error("`{}` cannot compile the kernels for {arch}:\n{output}", program.display())]
+    #[error(
+        "`{}` cannot compile the kernels for {arch}:\n{output}\nwithout `Builder::cubin` the driver compiles them when \
+         the program loads them; another version of the toolkit may compile them, too",
+        program.display()
+    )]
     Assemble {
         /// The assembler.
         program: PathBuf,

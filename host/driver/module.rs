@@ -3,6 +3,7 @@
 use super::backend::{Image, KernelAttributes, Range};
 use super::code::{Code, Named, Variables};
 use super::device::Device;
+use super::ptx::checked_cubins;
 use crate::error::{InvalidModule, Result};
 use crate::lock::lock;
 use crate::simt::note_heap;
@@ -41,7 +42,7 @@ impl Device {
     /// Loads the first of `cubins` that the driver accepts for this device, without compiling it.
     /// `warpheap_build::Builder::cubin` compiles cubins of PTX at build time. If there is none, for
     /// instance because all are empty or for other architectures, compiles `ptx` as
-    /// [`load_module`](Self::load_module) does. The CPU ignores cubins.
+    /// [`load_module`](Self::load_module) does. The CPU runs no cubin.
     ///
     /// ```
     /// # use warpheap::Device;
@@ -59,7 +60,8 @@ impl Device {
     /// are no cubin of `warpheap-build`, also if they are not for this device.
     /// [`Jit`](crate::Error::Jit) with the compiler's log.
     pub fn load_module_with_cubins(&self, ptx: &str, cubins: &[&[u8]]) -> Result<Module> {
-        Module::load(self, Some(Image { ptx, cubins }), None)
+        let cubins = checked_cubins(ptx, cubins)?;
+        Module::load(self, Some(Image { ptx, cubins: &cubins }), None)
     }
 
     /// Compiles some kernels of `ptx`, everything that they can reach, and all variables. A driver

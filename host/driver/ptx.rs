@@ -6,7 +6,7 @@
 use crate::error::{InvalidModule, Result};
 use warpheap_device::kernel;
 pub use warpheap_ptx::link_inputs;
-use warpheap_ptx::{Param, UnknownKernel};
+use warpheap_ptx::{Cubin, Param, UnknownKernel};
 pub(crate) use warpheap_ptx::{Ptx, Stack, register_limit, stacks};
 
 /// The text with only these `kernels`. PTX with non-empty debug sections is returned unchanged,
@@ -49,10 +49,43 @@ pub(crate) fn describe(params: &[Param]) -> String {
     }
 }
 
+/// The cubins of `ptx`, without those that are empty. Fails if one is no cubin, or is of other PTX.
+pub(crate) fn checked_cubins<'a>(ptx: &str, cubins: &[&'a [u8]]) -> Result<Vec<Cubin<'a>>> {
+    let given = cubins.iter().enumerate().filter(|(_, bytes)| !bytes.is_empty());
+    given
+        .map(|(position, bytes)| {
+            let cubin = Cubin::read(bytes).ok_or(InvalidModule::NoCubin { position })?;
+            match cubin.is_of(ptx) {
+                true => Ok(cubin),
+                false => Err(InvalidModule::CubinOfOtherPtx { arch: cubin.arch.into() }.into()),
+            }
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Error;
+    use warpheap_ptx::with_trailer;
+
+    const PTX: &str = ".version 7.0\n.target sm_70\n";
+
+    #[test]
+    fn cubins_of_other_ptx_and_other_files_are_errors() {
+        let elf = || [&b"\x7fELF\x02"[..], &[0; 13], &190_u16.to_le_bytes(), &[0; 44]].concat();
+        let (fine, other) =
+            (with_trailer(elf(), PTX, "sm_90"), with_trailer(elf(), ".version 7.1\n", "sm_80"));
+        assert_eq!(checked_cubins(PTX, &[&[], &fine]).unwrap().len(), 1);
+        assert_eq!(checked_cubins("", &[&[]]).unwrap().len(), 0);
+        let error = checked_cubins(PTX, &[&fine, &other]).unwrap_err();
+        assert!(
+            matches!(&error, Error::InvalidModule(InvalidModule::CubinOfOtherPtx { arch }) if arch == "sm_80"),
+            "{error}"
+        );
+        let error = checked_cubins(PTX, &[&[], b"\x7fELF without a trailer"]).unwrap_err();
+        assert!(matches!(error, Error::InvalidModule(InvalidModule::NoCubin { position: 1 })), "{error}");
+    }
 
     fn param(size: usize, align: usize) -> Param {
         Param { size, align }

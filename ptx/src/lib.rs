@@ -1,5 +1,6 @@
-//! Parser for the entry points of a PTX text, the layout of their parameters, and the global
-//! variables.
+//! Reads PTX as LLVM writes it: its kernels with their parameters, its variables, its calls and the
+//! stack that they need. Reduces a text to some of its kernels or to what is used, divides a text
+//! with recursion, and reads and writes the trailers of cubins.
 //!
 //! Grammar: PTX ISA, "Kernel and Function Directives: .entry" and "Kernel Function Parameter
 //! Attributes".
@@ -13,7 +14,7 @@ mod symbols;
 mod unused;
 
 pub use call_graph::{Stack, stacks};
-pub use cubin::{Cubin, sealed};
+pub use cubin::{Cubin, with_trailer};
 pub use extract::{UnknownKernel, extract_kernels};
 pub use recursion::link_inputs;
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ const ARCH: &str = "sm_70";
 
 /// The commit of the sources, or nothing outside a checkout.
 fn commit() -> String {
-    println!("cargo::rerun-if-changed=../../.git/HEAD");
+    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
     let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
     let output = output.ok().filter(|output| output.status.success());
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())

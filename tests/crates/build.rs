@@ -19,7 +19,7 @@ const CUBIN: &str = "WARPHEAP_CRATES_CUBIN";
 
 /// The commit of the sources, or nothing outside a checkout.
 fn commit() -> String {
-    println!("cargo::rerun-if-changed=../../.git/HEAD");
+    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
     let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
     let output = output.ok().filter(|output| output.status.success());
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())

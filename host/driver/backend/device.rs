@@ -6,6 +6,7 @@ use super::stream::{Function, StreamBackend, Transfers};
 use crate::error::{Error, NotSupported, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
+use warpheap_ptx::Cubin;
 
 /// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may
 /// see a partial copy; its race with the copy must not be undefined behaviour.
@@ -68,7 +69,7 @@ pub(crate) trait DeviceBackend: Transfers + Send + Sync {
 pub(crate) struct Image<'a> {
     pub ptx: &'a str,
     /// Cubins of this PTX. Those that are empty do not count.
-    pub cubins: &'a [&'a [u8]],
+    pub cubins: &'a [Cubin<'a>],
 }
 
 pub(crate) trait ModuleBackend: Send + Sync {

@@ -1,25 +1,11 @@
 //! Cubins: kernels that the driver loads without compiling them.
 
 use super::context::Context;
-use super::sys::{SUCCESS, Status};
-use crate::error::{InvalidModule, Result};
+use super::sys::{INVALID_IMAGE, NO_BINARY_FOR_GPU, SUCCESS, Status, UNSUPPORTED_PTX_VERSION};
+use crate::error::Result;
 use cudarc::driver::sys::CUmodule;
 use std::ptr::null_mut;
 use warpheap_ptx::Cubin;
-
-/// The cubins of `ptx`, without those that are empty. Fails if one is no cubin, or is of other PTX.
-pub(super) fn checked<'a>(ptx: &str, cubins: &[&'a [u8]]) -> Result<Vec<Cubin<'a>>> {
-    let given = cubins.iter().enumerate().filter(|(_, bytes)| !bytes.is_empty());
-    given
-        .map(|(position, bytes)| {
-            let cubin = Cubin::read(bytes).ok_or(InvalidModule::NoCubin { position })?;
-            match cubin.is_of(ptx) {
-                true => Ok(cubin),
-                false => Err(InvalidModule::CubinOfOtherPtx { arch: cubin.arch.into() }.into()),
-            }
-        })
-        .collect()
-}
 
 /// Loads the first of `cubins` that the driver accepts for this device, which has this compute
 /// capability. Returns it with its architecture. `None` if there is none.
@@ -35,14 +21,15 @@ pub(super) fn load(
     for cubin in cubins.iter().filter(|cubin| cubin.runs_on(capability)) {
         match load_one(context, cubin) {
             Ok(module) => return Ok(Some((module, cubin.arch.into()))),
-            Err(status) => {
+            Err(status @ (NO_BINARY_FOR_GPU | INVALID_IMAGE | UNSUPPORTED_PTX_VERSION)) => {
                 let (name, _) = context.api.explain(status);
                 tracing::warn!(arch = cubin.arch, name, "the driver does not accept a cubin");
             }
+            Err(status) => context.api.check("cuModuleLoadDataEx", status)?,
         }
     }
     let archs: Vec<_> = cubins.iter().map(|cubin| cubin.arch).collect();
-    tracing::info!(?archs, ?capability, "no cubin is for this GPU: the driver compiles the PTX");
+    tracing::info!(?archs, ?capability, "no cubin was loaded: the driver compiles the PTX");
     Ok(None)
 }
 
@@ -50,8 +37,8 @@ fn load_one(context: &Context, cubin: &Cubin<'_>) -> Result<CUmodule, Status> {
     let copy = aligned(cubin.elf);
     let (load, image) = (context.api.module_load_data_ex, copy.as_ptr().cast());
     let mut module = null_mut();
-    // SAFETY: an ELF that was complete when it was sealed, with the alignment of its headers. There
-    // are no options. The driver has copied the image when it returns.
+    // SAFETY: a complete ELF as the assembler wrote it, which the hash in its trailer shows, with the
+    // alignment of its headers. There are no options. The driver has copied the image when it returns.
     let status = unsafe { load(&mut module, image, 0, null_mut(), null_mut()) };
     if status == SUCCESS { Ok(module) } else { Err(status) }
 }
@@ -69,25 +56,6 @@ fn aligned(elf: &[u8]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
-    use warpheap_ptx::sealed;
-
-    const PTX: &str = ".version 7.0\n.target sm_70\n";
-
-    #[test]
-    fn cubins_of_other_ptx_and_other_files_are_errors() {
-        let elf = || b"\x7fELF".to_vec();
-        let (fine, other) = (sealed(elf(), PTX, "sm_90"), sealed(elf(), ".version 7.1\n", "sm_80"));
-        assert_eq!(checked(PTX, &[&[], &fine]).unwrap().len(), 1);
-        assert_eq!(checked("", &[&[]]).unwrap().len(), 0);
-        let error = checked(PTX, &[&fine, &other]).unwrap_err();
-        assert!(
-            matches!(&error, Error::InvalidModule(InvalidModule::CubinOfOtherPtx { arch }) if arch == "sm_80"),
-            "{error}"
-        );
-        let error = checked(PTX, &[&[], b"\x7fELF without a seal"]).unwrap_err();
-        assert!(matches!(error, Error::InvalidModule(InvalidModule::NoCubin { position: 1 })), "{error}");
-    }
 
     #[test]
     fn a_copy_has_all_bytes() {

@@ -38,13 +38,12 @@ pub(super) struct CudaModule {
 impl CudaModule {
     /// Loads a cubin of `image`, or compiles its PTX if none is for this device.
     pub fn load(context: Arc<Context>, image: Image<'_>) -> Result<CudaModule> {
-        let cubins = cubin::checked(image.ptx, image.cubins)?;
         let ask = |which| attribute(&context, which);
         let capability = (
             ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let (raw, cubin_arch, log) = match cubin::load(&context, &cubins, capability)? {
+        let (raw, cubin_arch, log) = match cubin::load(&context, image.cubins, capability)? {
             Some((raw, arch)) => (raw, Some(arch), String::new()),
             None => {
                 let (raw, log) = compile(&context, image.ptx)?;

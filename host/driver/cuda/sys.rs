@@ -41,6 +41,7 @@ pub const NO_DEVICE: Status = CUresult::CUDA_ERROR_NO_DEVICE as Status;
 pub const NOT_READY: Status = CUresult::CUDA_ERROR_NOT_READY as Status;
 pub const DEINITIALIZED: Status = CUresult::CUDA_ERROR_DEINITIALIZED as Status;
 pub const NO_BINARY_FOR_GPU: Status = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as Status;
+pub const INVALID_IMAGE: Status = CUresult::CUDA_ERROR_INVALID_IMAGE as Status;
 pub const UNSUPPORTED_PTX_VERSION: Status = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as Status;
 pub const JIT_COMPILER_NOT_FOUND: Status = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as Status;
 pub const CONTEXT_IS_DESTROYED: Status = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as Status;

@@ -1,6 +1,7 @@
 //! Runs the tests of one group on one device, in this process.
 
 use crate::list;
+use crate::parent::NO_MODULE;
 use crate::record::{Outcome, Where};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ pub const THREADS: u32 = 64;
 /// Of large tests on the CPU.
 const FEW_THREADS: u32 = 2;
 
-/// The heap: its memory is touched as it is used, but not on a GPU.
+/// Bytes of the heap. On the CPU, memory that no test uses costs nothing.
 const CPU_HEAP_BYTES: u64 = 512 << 20;
 const GPU_HEAP_BYTES: u64 = 1 << 30;
 const CPU_MEMORY_BYTES: u64 = 2 << 30;
@@ -42,7 +43,7 @@ fn modules(group: &str, device: Where) -> Result<Vec<Module>, String> {
         return modes.into_iter().map(module).collect::<Result<_, _>>().map_err(|error| error.to_string());
     }
     let (_, ptx) = PTX.iter().find(|(name, _)| *name == group).ok_or("built without kernels for GPUs")?;
-    let watchdog = Watchdog::start(LOAD_LIMIT, format!("loading the module {group}"), "", HUNG);
+    let watchdog = Watchdog::start(LOAD_LIMIT, format!("loading the module {group}"), "", NO_MODULE.into());
     let module = Device::cuda(0).and_then(|device| device.load_module(ptx));
     watchdog.disarm();
     Ok(vec![module.map_err(|error| error.to_string())?])
@@ -115,15 +116,7 @@ impl Test {
         let left = unsafe { launch_test(kernel, (self.number,), module, self.threads, self.heap_bytes) };
         let left = left.map_err(|error| format!("{}: {error}", module.device()))?;
         // A failed allocation is a fault, which ends its thread early.
-        let wrong = if let Some(fault) = left.faults.first.first() {
-            format!("{} faults, the first: {fault:?}", left.faults.count)
-        } else if let Some(violation) = left.violations.first() {
-            format!("the heap's metadata is not intact: {violation:?}")
-        } else if left.live_blocks > 0 {
-            format!("{} blocks were not freed", left.live_blocks)
-        } else {
-            return Ok(());
-        };
+        let Some(wrong) = left.fault() else { return Ok(()) };
         Err(format!("{}: {wrong}", module.device()))
     }
 }

@@ -1,7 +1,7 @@
 //! Stands for `std` in the tests of `alloc`, in kernels: what `core` and `alloc` have of it, maps
 //! of hashbrown, and small replacements of the rest that the tests mention.
 //!
-//! Nothing here depends on time or chance: every hasher and every random number has a fixed seed.
+//! Random numbers and `RandomState` have fixed seeds. The order of a map of hashbrown is not fixed.
 
 #![no_std]
 #![feature(

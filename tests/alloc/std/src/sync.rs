@@ -1,4 +1,4 @@
-//! `std::sync`. What waits is for one thread only: each thread has its own statics.
+//! `std::sync` for one thread: each thread has its own statics, so nothing here waits.
 
 pub use alloc_crate::sync::*;
 use core::cell::{OnceCell, RefCell, RefMut};

@@ -4,8 +4,8 @@
 //! The compiler itself lists the tests: it expands the test program, and each test has a descriptor
 //! there. The sources are copied with small edits, which keep every line where it is:
 //!
-//! - `#[test]` and the attributes of tests go, tests and modules become public,
-//! - tests that are not run go if they are written out (not made by a macro),
+//! - `#[test]` and the attributes of tests are removed, tests and modules become public,
+//! - tests that are not run are removed, unless a macro makes them,
 //! - a static with interior mutability becomes one for each thread (`std::PerThread`),
 //! - `cfg(test)` is true, and `cfg(miri)` where only that makes the time bearable.
 //!

@@ -28,9 +28,11 @@ strip -o bundle/warpheap-nvtx "${CARGO_TARGET_DIR:-target}/nvtx/release/warpheap
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"
 cargo build --release --locked --package warpheap-examples --bins
+cargo build --release --locked --package warpheap-logs
 for name in "${examples[@]}"; do
     strip --strip-debug -o "bundle/examples/$name" "${CARGO_TARGET_DIR:-target}/release/$name"
 done
+strip --strip-debug -o bundle/examples/logs "${CARGO_TARGET_DIR:-target}/release/warpheap-logs"
 cp scripts/gpu-suite.sh docs/gallery/pool.csv bundle/
 # Cargo's JSON output contains the paths of the test executables. Only the test of delays has
 # kernels with delays.

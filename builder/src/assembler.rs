@@ -82,9 +82,9 @@ fn version(tool: &Path) -> Option<String> {
 }
 
 impl Assembler {
-    /// Searches in the folder of the assembler that [`SETTING`] names. Without the setting, searches
-    /// on the PATH and in the folders of toolkits. In a build script it makes cargo rerun the script
-    /// if the result may change.
+    /// Searches in the folder of the assembler that [`SETTING`] names. Without the setting,
+    /// searches on the PATH and in the folders of toolkits. In a build script it makes cargo rerun
+    /// the script if the result may change.
     ///
     /// # Errors
     /// What was not found, and what to do.

@@ -1,11 +1,13 @@
-//! Cubins: machine code that NVIDIA's assembler has made of PTX for one architecture, with a trailer
-//! that names the PTX.
+//! Cubins: machine code that NVIDIA's assembler has made of PTX for one architecture, with a
+//! trailer that names the PTX.
 //!
 //! ```text
-//!   ELF ... | hash of the ELF, 8 bytes | hash of the PTX, 8 bytes | architecture, 8 bytes | MAGIC, 16 bytes
+//!   ELF ... | hash of the ELF | hash of the PTX | architecture | MAGIC
+//!             8 bytes         | 8 bytes         | 8 bytes      | 16 bytes
 //! ```
 //!
-//! Readers of ELF ignore what follows the ELF: `nvdisasm` and `nvlink` accept a file with a trailer.
+//! Readers of ELF ignore what follows the ELF: `nvdisasm` and `nvlink` accept a file with a
+//! trailer.
 
 /// The end of each trailer. The number is the version of its layout.
 const MAGIC: [u8; 16] = *b"warpheap-cubin-2";

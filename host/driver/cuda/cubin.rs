@@ -37,8 +37,9 @@ fn load_one(context: &Context, cubin: &Cubin<'_>) -> Result<CUmodule, Status> {
     let copy = aligned(cubin.elf);
     let (load, image) = (context.api.module_load_data_ex, copy.as_ptr().cast());
     let mut module = null_mut();
-    // SAFETY: a complete ELF as the assembler wrote it, which the hash in its trailer shows, with the
-    // alignment of its headers. There are no options. The driver has copied the image when it returns.
+    // SAFETY: a complete ELF as the assembler wrote it, which the hash in its trailer shows, with
+    // the alignment of its headers. There are no options. The driver has copied the image when it
+    // returns.
     let status = unsafe { load(&mut module, image, 0, null_mut(), null_mut()) };
     if status == SUCCESS { Ok(module) } else { Err(status) }
 }

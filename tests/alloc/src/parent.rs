@@ -106,11 +106,11 @@ pub fn parent(args: &Args) -> Result<bool, String> {
             .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
     })?;
     let report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("{}", report.totals());
-    if (report.passed_on_cpu as u64) < args.floor {
+    println!("{}", report.summary());
+    if (report.totals.passed_on_cpu as u64) < args.floor {
         return Err(format!("{} or more must pass on the CPU", args.floor));
     }
-    Ok(report.passed_on_cpu + report.passed_on_gpu == expected)
+    Ok(report.totals.passed_on_cpu + report.totals.passed_on_gpu == expected)
 }
 
 /// Runs the tests of one module. A process that ends early is replaced.

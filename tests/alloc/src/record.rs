@@ -36,16 +36,23 @@ pub struct Report {
     pub device: Option<String>,
     /// Threads of each test.
     pub threads: u32,
-    /// Number of tests, without benchmarks.
-    pub tests: usize,
-    /// Number of tests that are kernels.
-    pub kernels: usize,
-    pub passed_on_cpu: usize,
-    pub passed_on_gpu: usize,
+    pub totals: Totals,
     /// Number of tests that are not run, by their reasons.
     pub excluded: BTreeMap<String, usize>,
     pub modules: Vec<ModuleRecord>,
+    /// In the file, without the tests that have passed.
     pub results: Vec<Record>,
+}
+
+/// Numbers of tests.
+#[derive(Debug, Serialize)]
+pub struct Totals {
+    /// All, without benchmarks.
+    pub tests: usize,
+    /// Those that are kernels.
+    pub kernels: usize,
+    pub passed_on_cpu: usize,
+    pub passed_on_gpu: usize,
 }
 
 /// A group of tests: a module on a GPU.
@@ -67,6 +74,14 @@ pub struct Record {
     pub gpu: Option<String>,
     /// Why it is not run.
     pub excluded: Option<String>,
+}
+
+impl Record {
+    /// Whether it was run, and has passed on each device that ran it.
+    fn has_passed(&self) -> bool {
+        let mut all = [&self.cpu, &self.gpu].into_iter().flatten().peekable();
+        all.peek().is_some() && all.all(|result| result == "passed")
+    }
 }
 
 impl Report {
@@ -99,10 +114,7 @@ impl Report {
             compiler: env!("WARPHEAP_ALLOC_COMPILER"),
             device: None,
             threads: THREADS,
-            tests: results.len(),
-            kernels,
-            passed_on_cpu: 0,
-            passed_on_gpu: 0,
+            totals: Totals { tests: results.len(), kernels, passed_on_cpu: 0, passed_on_gpu: 0 },
             excluded,
             modules: modules.collect(),
             results,
@@ -115,17 +127,20 @@ impl Report {
         let passed = usize::from(result == "passed");
         let record = self.results.iter_mut().find(|record| record.path == outcome.path);
         let record = record.expect("only tests of the list are run");
-        match device {
-            Where::Cpu => (record.cpu, self.passed_on_cpu) = (Some(result), self.passed_on_cpu + passed),
-            Where::Gpu => (record.gpu, self.passed_on_gpu) = (Some(result), self.passed_on_gpu + passed),
-        }
+        let (record, total) = match device {
+            Where::Cpu => (&mut record.cpu, &mut self.totals.passed_on_cpu),
+            Where::Gpu => (&mut record.gpu, &mut self.totals.passed_on_gpu),
+        };
+        *record = Some(result);
+        *total += passed;
     }
 
     /// The totals for a person.
-    pub fn totals(&self) -> String {
+    pub fn summary(&self) -> String {
+        let Totals { tests, kernels, passed_on_cpu, passed_on_gpu } = self.totals;
         let mut text = format!(
-            "{} tests, {} of them kernels: {} passed on the CPU, {} on the GPU\nnot run:",
-            self.tests, self.kernels, self.passed_on_cpu, self.passed_on_gpu
+            "{tests} tests, {kernels} of them kernels: {passed_on_cpu} passed on the CPU, {passed_on_gpu} on the \
+             GPU\nnot run:"
         );
         for (reason, count) in &self.excluded {
             text += &format!("\n{count:5} {reason}");
@@ -133,9 +148,16 @@ impl Report {
         text
     }
 
-    /// Replaces the file only when all is written.
+    /// Writes the totals, and the tests that have not passed. Replaces the file only when all is
+    /// written.
     pub fn write(&self, file: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        let results = self.results.iter().filter(|record| !record.has_passed()).collect::<Vec<_>>();
+        let text = serde_json::to_value(self)
+            .and_then(|mut all| {
+                all["results"] = serde_json::to_value(results)?;
+                serde_json::to_string_pretty(&all)
+            })
+            .map_err(|error| error.to_string())?;
         let part = file.with_extension("part");
         let written = fs::write(&part, text + "\n").and_then(|()| fs::rename(&part, file));
         written.map_err(|error| format!("{}: {error}", file.display()))

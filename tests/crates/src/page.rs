@@ -7,7 +7,7 @@ use crate::record::{GpuRun, Record, Report};
 const TEXT: &str = include_str!("page.txt");
 
 const HEADING: &str =
-    "| crate | PTX, KB | registers | frame, bytes | stack, KiB | load, s | run, ms | right on |
+    "| crate | PTX, KB | registers | frame, bytes | stack, KiB | load, ms | run, ms | right on |
 |---|---|---|---|---|---|---|---|
 ";
 
@@ -72,7 +72,7 @@ fn line(record: &Record) -> String {
             registers.to_string(),
             local_bytes.to_string(),
             (stack_bytes >> 10).to_string(),
-            format!("{:.1}", *load_ms as f64 / 1000.0),
+            load_ms.to_string(),
             run_ms.to_string(),
         ]
     });

@@ -56,7 +56,11 @@ pub struct Run {
 pub struct GpuRun {
     pub device: String,
     pub run: Run,
-    /// The driver's compilation of the PTX, or its cache; with `--cubin` the load of the cubin.
+    /// The architecture of the cubin that was loaded. `None` if the driver compiled the PTX.
+    #[serde(default)]
+    pub cubin: Option<String>,
+    /// The load of the cubin, or the driver's compilation of the PTX, unless its cache has the
+    /// result.
     pub load_ms: u64,
     pub run_ms: u64,
     pub registers: u32,

@@ -121,6 +121,12 @@ where
         (Ok(_), None) if required => return Err("WARPHEAP_REQUIRE_CUDA=1, but there is no PTX".into()),
         _ => return Ok(()),
     };
+    if from_cubin && !entry.assembles {
+        return Err("--cubin, but NVIDIA's assembler does not compile its PTX".into());
+    }
+    if from_cubin && cubin.is_empty() {
+        return Err("--cubin, but it was built without a cubin: set WARPHEAP_CRATES_CUBIN=sm_90".into());
+    }
     let result = || {
         let stack_bytes = device.set_stack_bytes(entry.stack_bytes)?;
         let began = Instant::now();
@@ -131,16 +137,17 @@ where
         let (run, time) = launch(&module, kernel, GPU_THREADS, heap_bytes, checksum)?;
         let (registers, local_bytes) = (attributes.registers, attributes.local_bytes);
         let run_ms = milliseconds(time);
-        let device = device.to_string();
-        let run = GpuRun { device, run, load_ms, run_ms, registers, local_bytes, stack_bytes };
-        Ok::<_, warpheap::Error>((run, module.cubin_arch().is_some()))
+        let (device, cubin) = (device.to_string(), module.cubin_arch().map(str::to_owned));
+        let run = GpuRun { device, run, cubin, load_ms, run_ms, registers, local_bytes, stack_bytes };
+        Ok::<_, warpheap::Error>(run)
     };
-    let (run, was_cubin) = result().map_err(|error| format!("on the GPU: {error}"))?;
-    if from_cubin && !was_cubin {
-        return Err("--cubin, but there is no cubin for this GPU".into());
-    }
+    let run = result().map_err(|error| format!("on the GPU: {error}"))?;
+    let has_cubin = run.cubin.is_some();
     record.gpu = Some(run);
-    Ok(())
+    match from_cubin && !has_cubin {
+        true => Err("--cubin, but its cubin is not for this GPU, or the driver rejects it".into()),
+        false => Ok(()),
+    }
 }
 
 fn milliseconds(time: Duration) -> u64 {

@@ -67,6 +67,9 @@ fn of_cubin(device: &Device) -> Option<Module> {
         let is_for = info.compute_capability.is_some_and(|capability| capability.0 == major);
         is_for && !cubin.is_empty()
     };
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+    let has_all = CUBINS.iter().all(|cubin| !cubin.is_empty());
+    assert!(has_all || !is_set("WARPHEAP_REQUIRE_PTXAS"), "WARPHEAP_REQUIRE_PTXAS=1, but there is no cubin");
     // The driver of the toolkit that compiles them here, or a newer one.
     if info.driver_version >= Some((13, 0)) {
         assert_eq!(module.cubin_arch().is_some(), of_major(8, CUBINS[0]) || of_major(9, CUBINS[1]));

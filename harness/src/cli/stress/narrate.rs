@@ -127,7 +127,7 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
     }
     row("failed allocations (out of memory)", &|r| Count(r.failed_allocations).to_string());
     if reports.iter().any(|report| report.contended_failures.is_some()) {
-        row("failed without a proof", &|r| r.contended_failures.map_or("-".into(), |n| Count(n).to_string()));
+        row("contended failures", &|r| r.contended_failures.map_or("-".into(), |n| Count(n).to_string()));
     }
     row("times the pool was exhausted", &|r| Count(r.exhaustions).to_string());
     row("peak live blocks at the end of a round", &|r| Count(r.peak_live_blocks).to_string());

@@ -439,6 +439,36 @@ fn built_for(kernels: &Crate, device: &Path, features: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// A crate that compares texts, with a `memcmp` of its own that differs by one number.
+const OWN_MEMCMP: &str = "#![no_std]
+extern crate warpheap_device;
+#[unsafe(no_mangle)]
+pub unsafe extern \"ptx-kernel\" fn compare(a: *const u8, b: *const u8, len: usize, to: *mut bool) {
+    let slice = |from| unsafe { core::slice::from_raw_parts(from, len) };
+    unsafe { to.write(slice(a) < slice(b)) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern \"C\" fn memcmp(a: *const u8, _: *const u8, len: usize) -> i32 {
+    unsafe { i32::from(*a) + len as i32 + 123_456_789 }
+}
+";
+
+#[test]
+fn a_function_of_the_runtime_can_be_replaced() {
+    let Some(kernels) = kernels("memcmp-kernels", OWN_MEMCMP) else { return };
+    let device = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpu");
+    let manifest = read(kernels.root.path().join("Cargo.toml"));
+    kernels.write("Cargo.lock", &read(device.join("../Cargo.lock")));
+    kernels.write("Cargo.toml", &format!("{manifest}[dependencies.warpheap-device]\npath = {device:?}\n"));
+    let ptx = read(kernels.builder().build().unwrap().path);
+    assert!(ptx.contains("123456789"), "{ptx}");
+    let definitions = ptx.lines().filter(|line| line.contains(".func") && line.contains(" memcmp("));
+    assert!(
+        definitions.count() <= 1 && !ptx.contains(".weak .func  (.param .b32 func_retval0) memcmp"),
+        "{ptx}"
+    );
+}
+
 #[test]
 fn debug_in_the_kernel_crate_or_the_program_alone_is_an_error() {
     let Some(kernels) = kernels("debug-kernels", KERNEL) else { return };

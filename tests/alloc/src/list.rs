@@ -53,6 +53,22 @@ mod tests {
     }
 
     #[test]
+    fn listed_tests_are_excluded_for_the_listed_reason() {
+        let all: HashSet<_> = excluded().map(|(_, path, reason)| (path, reason)).collect();
+        let list = include_str!("../excluded.txt").lines().filter(|line| !line.starts_with('#'));
+        for line in list.filter(|line| !line.is_empty()) {
+            assert!(all.contains(&line.split_once(": ").unwrap()), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_a_test_is_found() {
+        let names = ["vec".to_owned(), "string::test_from".to_owned(), "no_such_test".to_owned()];
+        assert_eq!(crate::parent::unknown(&names), Some(&names[2]));
+        assert_eq!(crate::parent::unknown(&names[..2]), None);
+    }
+
+    #[test]
     fn large_tests_are_run() {
         let all: HashSet<&str> = all().into_iter().map(|(_, path)| path).collect();
         for path in large() {

@@ -84,7 +84,11 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let args = match parse(words.into_iter()) {
+    let parsed = parse(words.into_iter()).and_then(|args| match parent::unknown(&args.names) {
+        Some(name) => Err(format!("no test or module is called {name}: --list names all")),
+        None => Ok(args),
+    });
+    let args = match parsed {
         Ok(args) => args,
         Err(error) => {
             eprintln!("{error}");

@@ -39,11 +39,21 @@ fn devices(args: &Args) -> Result<(Vec<Where>, Option<String>), String> {
     }
 }
 
+/// Whether the test `path` of `group` is one of those that `name` names.
+fn is_named(name: &str, group: &str, path: &str) -> bool {
+    name == group || path.starts_with(name)
+}
+
+/// The first of `names` that names no test.
+pub fn unknown(names: &[String]) -> Option<&String> {
+    let all = list::all();
+    names.iter().find(|name| !all.iter().any(|(group, path)| is_named(name, group, path)))
+}
+
 /// What is to be run. The longest lists first.
-fn work(args: &Args, devices: &[Where]) -> Result<VecDeque<Work>, String> {
+fn work(args: &Args, devices: &[Where]) -> VecDeque<Work> {
     let is_chosen = |group: &str, path: &str| {
-        args.names.is_empty()
-            || args.names.iter().any(|name| name == group || path.starts_with(name.as_str()))
+        args.names.is_empty() || args.names.iter().any(|name| is_named(name, group, path))
     };
     let mut all = Vec::<Work>::new();
     for &device in devices {
@@ -54,17 +64,14 @@ fn work(args: &Args, devices: &[Where]) -> Result<VecDeque<Work>, String> {
             }
         }
     }
-    if all.is_empty() {
-        return Err("no test has such a name".into());
-    }
     all.sort_by_key(|work| std::cmp::Reverse(work.paths.len()));
-    Ok(all.into())
+    all.into()
 }
 
 /// Runs the tests that `args` names. Whether all have passed.
 pub fn parent(args: &Args) -> Result<bool, String> {
     let (devices, gpu) = devices(args)?;
-    let work = work(args, &devices)?;
+    let work = work(args, &devices);
     let expected: usize = work.iter().map(|work| work.paths.len()).sum();
     let (work, report) = (Mutex::new(work), Mutex::new(Report { device: gpu, ..Report::new() }));
     let write = |report: &Report| match &args.json {

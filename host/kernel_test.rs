@@ -60,10 +60,10 @@ pub unsafe fn run_test<K: Kernel<Args = ()>>(kernel: K, ptx: &'static str) {
     report::<K>(&device, done);
 }
 
-/// What a test left behind.
+/// The state of the heap after a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Left {
+pub struct HeapAudit {
     /// Blocks that were not freed.
     pub live_blocks: u64,
     /// Faults of the heap.
@@ -72,10 +72,10 @@ pub struct Left {
     pub violations: Vec<Violation>,
 }
 
-impl Left {
+impl HeapAudit {
     /// What is wrong. `None` if the heap is empty and intact, and no allocation failed.
     pub fn fault(&self) -> Option<String> {
-        let Left { live_blocks, faults, violations } = self;
+        let HeapAudit { live_blocks, faults, violations } = self;
         if let Some(first) = faults.first.first() {
             return Some(format!("{} faults, the first: {first:?}", faults.count));
         }
@@ -99,7 +99,7 @@ pub unsafe fn launch_test<K: Kernel>(
     module: &Module,
     threads: u32,
     heap_bytes: u64,
-) -> Result<Left> {
+) -> Result<HeapAudit> {
     let heap = Heap::builder(heap_bytes).build(module.device())?;
     match module.set_global_heap(&heap) {
         // Kernels that do not allocate.
@@ -111,10 +111,10 @@ pub unsafe fn launch_test<K: Kernel>(
     unsafe { stream.launch(module, kernel, &LaunchConfig::linear(threads, threads), args) }?;
     stream.synchronize()?;
     let (faults, live_blocks, violations) = (heap.faults()?, heap.stats()?.live_blocks, heap.check()?);
-    Ok(Left { live_blocks, faults, violations })
+    Ok(HeapAudit { live_blocks, faults, violations })
 }
 
-fn report<K: Kernel>(device: &Device, done: Result<Left>) {
+fn report<K: Kernel>(device: &Device, done: Result<HeapAudit>) {
     let wrong = match done {
         Ok(left) => match left.fault() {
             Some(wrong) => wrong,

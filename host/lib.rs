@@ -60,7 +60,7 @@ mod usage;
 /// What macros of `warpheap-device` call.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::kernel_test::{Left, launch_test, run_test};
+    pub use crate::kernel_test::{HeapAudit, launch_test, run_test};
 }
 
 pub use driver::{

@@ -24,9 +24,9 @@ mod parent;
 mod record;
 mod run;
 
-use record::Where;
 use std::process::ExitCode;
 use std::time::Duration;
+use warpheap::Backend;
 use warpheap::simt::KernelAllocator;
 
 /// The kernels use their heap on the CPU, too.
@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Args {
     /// The only device, if one is named.
-    device: Option<Where>,
+    device: Option<Backend>,
     json: Option<String>,
     jobs: usize,
     limit: Duration,
@@ -59,8 +59,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         match word.as_str() {
-            "--cpu" => args.device = Some(Where::Cpu),
-            "--gpu" => args.device = Some(Where::Gpu),
+            "--cpu" => args.device = Some(Backend::Cpu),
+            "--gpu" => args.device = Some(Backend::Cuda),
             "--json" => args.json = Some(value()?),
             "--jobs" => args.jobs = number(value()?)?.clamp(1, 64) as usize,
             "--limit" => args.limit = Duration::from_secs(number(value()?)?),
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     if let Some(group) = &args.child {
         let names = parent::names_of_child();
         let result =
-            names.and_then(|names| run::run(group, &names, args.device.unwrap_or(Where::Cpu), args.limit));
+            names.and_then(|names| run::run(group, &names, args.device.unwrap_or(Backend::Cpu), args.limit));
         return result.map_or_else(
             |error| {
                 eprintln!("{error}");

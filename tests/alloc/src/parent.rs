@@ -1,6 +1,6 @@
 //! Runs each module in processes of its own, and collects the outcomes.
 
-use crate::record::{Outcome, Report, Where};
+use crate::record::{Outcome, Report};
 use crate::{Args, list};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
-use warpheap::Device;
+use warpheap::{Backend, Device};
 
 /// The exit status of a child that cannot load its module.
 pub const NO_MODULE: u8 = 3;
@@ -20,20 +20,20 @@ const SLOW_MS: u64 = 3000;
 /// The tests of one module, on one device.
 struct Work {
     group: &'static str,
-    device: Where,
+    device: Backend,
     paths: Vec<&'static str>,
 }
 
 /// The devices to use, and the name of the GPU.
-fn devices(args: &Args) -> Result<(Vec<Where>, Option<String>), String> {
-    let is_required = args.device == Some(Where::Gpu)
+fn devices(args: &Args) -> Result<(Vec<Backend>, Option<String>), String> {
+    let is_required = args.device == Some(Backend::Cuda)
         || std::env::var_os("WARPHEAP_REQUIRE_CUDA").is_some_and(|value| value == "1");
-    if args.device == Some(Where::Cpu) {
-        return Ok((vec![Where::Cpu], None));
+    if args.device == Some(Backend::Cpu) {
+        return Ok((vec![Backend::Cpu], None));
     }
-    let cpu = if args.device.is_none() { vec![Where::Cpu] } else { Vec::new() };
+    let cpu = if args.device.is_none() { vec![Backend::Cpu] } else { Vec::new() };
     match Device::cuda(0) {
-        Ok(device) => Ok(([cpu, vec![Where::Gpu]].concat(), Some(device.to_string()))),
+        Ok(device) => Ok(([cpu, vec![Backend::Cuda]].concat(), Some(device.to_string()))),
         Err(error) if is_required || !error.is_no_device() => Err(format!("no GPU: {error}")),
         Err(_) => Ok((cpu, None)),
     }
@@ -51,7 +51,7 @@ pub fn unknown(names: &[String]) -> Option<&String> {
 }
 
 /// What is to be run. The longest lists first.
-fn work(args: &Args, devices: &[Where]) -> VecDeque<Work> {
+fn work(args: &Args, devices: &[Backend]) -> VecDeque<Work> {
     let is_chosen = |group: &str, path: &str| {
         args.names.is_empty() || args.names.iter().any(|name| is_named(name, group, path))
     };
@@ -86,9 +86,9 @@ pub fn parent(args: &Args) -> Result<bool, String> {
             let outcomes = module(args, &next)?;
             let failed = outcomes.iter().filter(|outcome| outcome.error.is_some()).count();
             println!(
-                "{:14} {:?}: {} of {} passed, {} s",
+                "{:14} {}: {} of {} passed, {} s",
                 next.group,
-                next.device,
+                next.device.name(),
                 outcomes.len() - failed,
                 next.paths.len(),
                 began.elapsed().as_secs()
@@ -96,10 +96,10 @@ pub fn parent(args: &Args) -> Result<bool, String> {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             for outcome in outcomes {
                 if outcome.ms > SLOW_MS {
-                    println!("slow: {} on the {:?}, {} ms", outcome.path, next.device, outcome.ms);
+                    println!("slow: {} on {}, {} ms", outcome.path, next.device.name(), outcome.ms);
                 }
                 if let Some(error) = &outcome.error {
-                    println!("FAILED {} on the {:?}: {error}", outcome.path, next.device);
+                    println!("FAILED {} on {}: {error}", outcome.path, next.device.name());
                 }
                 report.insert(next.device, outcome);
             }
@@ -151,7 +151,7 @@ struct End {
 fn process(args: &Args, work: &Work, paths: &[&str]) -> Result<(Vec<Outcome>, End), String> {
     let failed = |error: io::Error| format!("cannot run this program: {error}");
     let program = std::env::current_exe().map_err(failed)?;
-    let device = if work.device == Where::Cpu { "--cpu" } else { "--gpu" };
+    let device = if work.device == Backend::Cpu { "--cpu" } else { "--gpu" };
     let mut command = Command::new(program);
     command.args([device, "--child", work.group, "--limit", &args.limit.as_secs().to_string()]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

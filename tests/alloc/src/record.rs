@@ -6,13 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-/// A kind of device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
-    Cpu,
-    Gpu,
-}
+use warpheap::Backend;
 
 /// The end of one test on one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,14 +116,14 @@ impl Report {
     }
 
     /// Adds the outcome of a test.
-    pub fn insert(&mut self, device: Where, outcome: Outcome) {
+    pub fn insert(&mut self, device: Backend, outcome: Outcome) {
         let result = outcome.error.unwrap_or("passed".into());
         let passed = usize::from(result == "passed");
         let record = self.results.iter_mut().find(|record| record.path == outcome.path);
         let record = record.expect("only tests of the list are run");
         let (record, total) = match device {
-            Where::Cpu => (&mut record.cpu, &mut self.totals.passed_on_cpu),
-            Where::Gpu => (&mut record.gpu, &mut self.totals.passed_on_gpu),
+            Backend::Cpu => (&mut record.cpu, &mut self.totals.passed_on_cpu),
+            _ => (&mut record.gpu, &mut self.totals.passed_on_gpu),
         };
         *record = Some(result);
         *total += passed;

@@ -2,11 +2,11 @@
 
 use crate::list;
 use crate::parent::NO_MODULE;
-use crate::record::{Outcome, Where};
+use crate::record::Outcome;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use warpheap::simt::{Executor, Mode};
-use warpheap::{__private::launch_test, Device, Module, Watchdog};
+use warpheap::{__private::launch_test, Backend, Device, Module, Watchdog};
 use warpheap_alloc_std::Visitor;
 use warpheap_device::kernel::Kernel;
 
@@ -33,8 +33,8 @@ pub const HUNG: i32 = 4;
 pub const PTX: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/ptx.rs"));
 
 /// The modules that run each test in turn.
-fn modules(group: &str, device: Where) -> Result<Vec<Module>, String> {
-    if device == Where::Cpu {
+fn modules(group: &str, device: Backend) -> Result<Vec<Module>, String> {
+    if device == Backend::Cpu {
         let modes = [Mode::Parallel { workers: 2 }, Mode::Replay { seed: 1 }];
         let module = |mode| {
             let executor = Executor::new(mode).with_stack_bytes(CPU_STACK_BYTES);
@@ -54,7 +54,7 @@ fn modules(group: &str, device: Where) -> Result<Vec<Module>, String> {
 ///
 /// # Errors
 /// If the module cannot be loaded.
-pub fn run(group: &str, names: &[&str], device: Where, limit: Duration) -> Result<(), String> {
+pub fn run(group: &str, names: &[&str], device: Backend, limit: Duration) -> Result<(), String> {
     let modules = modules(group, device)?;
     list::visit(&mut Runner { group, names, device, limit, modules });
     Ok(())
@@ -63,7 +63,7 @@ pub fn run(group: &str, names: &[&str], device: Where, limit: Duration) -> Resul
 struct Runner<'a> {
     group: &'a str,
     names: &'a [&'a str],
-    device: Where,
+    device: Backend,
     limit: Duration,
     modules: Vec<Module>,
 }
@@ -78,14 +78,14 @@ impl Visitor for Runner<'_> {
             let began = Instant::now();
             let watchdog = Watchdog::start(self.limit, *path, "", HUNG);
             let (threads, heap_bytes) = match self.device {
-                Where::Cpu if list::large().any(|large| large == *path) => (FEW_THREADS, CPU_HEAP_BYTES),
-                Where::Cpu => (THREADS, CPU_HEAP_BYTES),
-                Where::Gpu => (THREADS, GPU_HEAP_BYTES),
+                Backend::Cpu if list::large().any(|large| large == *path) => (FEW_THREADS, CPU_HEAP_BYTES),
+                Backend::Cpu => (THREADS, CPU_HEAP_BYTES),
+                _ => (THREADS, GPU_HEAP_BYTES),
             };
             let test = Test { number, threads, heap_bytes };
             let error = self.modules.iter().find_map(|module| test.run(kernel, module).err());
             watchdog.disarm();
-            let ends = error.is_some() && self.device == Where::Gpu;
+            let ends = error.is_some() && self.device == Backend::Cuda;
             let ms = began.elapsed().as_millis().try_into().unwrap_or(u64::MAX);
             let outcome = Outcome { path: (*path).into(), ms, error };
             let text = serde_json::to_string(&outcome).expect("a record is JSON");

@@ -25,20 +25,20 @@ pub mod bench;
 pub mod collections;
 pub mod hash;
 pub mod panic;
-mod per_thread;
 pub mod prelude;
 mod run;
 pub mod sync;
 mod system;
 pub mod thread;
+mod thread_local;
 
 pub use alloc_crate::{borrow, boxed, fmt, format, rc, slice, str, string, task, vec};
 pub use core::*;
-pub use per_thread::PerThread;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use run::Visitor;
 pub use run::run_test;
 pub use system::{Float, env, ffi, fs, os, path, time};
+pub use thread_local::ThreadLocal;
 
 /// Drops the text: a kernel has no output.
 #[macro_export]
@@ -70,6 +70,6 @@ macro_rules! eprintln {
 #[macro_export]
 macro_rules! thread_local {
     ($($vis:vis static $name:ident: $ty:ty = $value:expr);+ $(;)?) => {
-        $($vis static $name: $crate::PerThread<$ty> = $crate::PerThread::new(|| $value);)+
+        $($vis static $name: $crate::ThreadLocal<$ty> = $crate::ThreadLocal::new(|| $value);)+
     };
 }

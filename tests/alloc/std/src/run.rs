@@ -1,6 +1,6 @@
 //! Tests.
 
-use crate::per_thread::end_values;
+use crate::thread_local::end_values;
 
 /// Receives each group of tests.
 #[cfg(not(target_arch = "nvptx64"))]

@@ -42,7 +42,7 @@ impl Edit {
             }
             match token {
                 TokenTree::Ident(ident) if ident == "mod" => publish(&tokens, i, out),
-                TokenTree::Ident(ident) if ident == "static" => per_thread(&tokens, i, out),
+                TokenTree::Ident(ident) if ident == "static" => thread_local(&tokens, i, out),
                 TokenTree::Ident(ident) if ident == "thread_local" => i += 2,
                 // Benchmarks name it.
                 TokenTree::Ident(ident) if ident == "extern" && is_crate(&tokens, i, "test") => {
@@ -123,7 +123,7 @@ fn test_at(tokens: &[TokenTree], i: usize) -> Option<(usize, usize)> {
 }
 
 /// Makes a static with interior mutability one for each thread.
-fn per_thread(tokens: &[TokenTree], i: usize, out: &mut Replacements) {
+fn thread_local(tokens: &[TokenTree], i: usize, out: &mut Replacements) {
     let find = |c| (i..tokens.len()).find(|&at| is_punct(tokens.get(at), c));
     if i > 0 && is_punct(tokens.get(i - 1), '\'') || !is_punct(tokens.get(i + 2), ':') {
         return;
@@ -134,9 +134,9 @@ fn per_thread(tokens: &[TokenTree], i: usize, out: &mut Replacements) {
         name.starts_with("Atomic") || MUTABLE.contains(&name.as_str())
     };
     if equals < end && tokens[i + 3..equals].iter().any(is_mutable) {
-        out.before(&tokens[i + 3], "::std::PerThread<");
+        out.before(&tokens[i + 3], "::std::ThreadLocal<");
         out.after(&tokens[equals - 1], ">");
-        out.before(&tokens[equals + 1], "::std::PerThread::new(|| ");
+        out.before(&tokens[equals + 1], "::std::ThreadLocal::new(|| ");
         out.after(&tokens[end - 1], ")");
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         let edited = Edit::default().apply("static A: AtomicU8 = AtomicU8::new(0);").unwrap();
         assert_eq!(
             edited,
-            "static A: ::std::PerThread<AtomicU8> = ::std::PerThread::new(|| AtomicU8::new(0));"
+            "static A: ::std::ThreadLocal<AtomicU8> = ::std::ThreadLocal::new(|| AtomicU8::new(0));"
         );
         for same in ["static A: u8 = 0;", "fn a(b: &'static Cell<u8>) {}"] {
             assert_eq!(Edit::default().apply(same).unwrap(), same);

@@ -6,7 +6,7 @@
 //!
 //! - `#[test]` and the attributes of tests are removed, tests and modules become public,
 //! - tests that are not run are removed, unless a macro makes them,
-//! - a static with interior mutability becomes one for each thread (`std::PerThread`),
+//! - a static with interior mutability becomes one for each thread (`std::ThreadLocal`),
 //! - `cfg(test)` is true, and `cfg(miri)` where only that makes the time bearable.
 //!
 //! `std` is the crate `warpheap-alloc-std` there.

@@ -1,4 +1,4 @@
-//! A static of which each thread has its own.
+//! Thread-local statics.
 //!
 //! A thread initialises its value at the first access. The values of a thread are in a list, in
 //! which the end of the test drops them: the next test of the same program finds none.
@@ -12,8 +12,8 @@ use warpheap_device::thread;
 /// Most threads of a test.
 pub(crate) const THREADS: usize = 64;
 
-/// A static of which each thread has its own.
-pub struct PerThread<T: 'static> {
+/// A thread-local static.
+pub struct ThreadLocal<T: 'static> {
     slots: [UnsafeCell<Slot<T>>; THREADS],
     init: fn() -> T,
 }
@@ -44,16 +44,16 @@ static LISTS: Lists = Lists([const { UnsafeCell::new(None) }; THREADS]);
 // SAFETY: each thread accesses its own element only.
 unsafe impl Sync for Lists {}
 // SAFETY: each thread accesses its own slot only.
-unsafe impl<T> Sync for PerThread<T> {}
+unsafe impl<T> Sync for ThreadLocal<T> {}
 
 fn this_thread() -> usize {
     thread::index_1d() as usize
 }
 
-impl<T> PerThread<T> {
+impl<T> ThreadLocal<T> {
     /// A static with the initial value `init()`.
     pub const fn new(init: fn() -> T) -> Self {
-        PerThread { slots: [const { UnsafeCell::new(Slot::UNSET) }; THREADS], init }
+        ThreadLocal { slots: [const { UnsafeCell::new(Slot::UNSET) }; THREADS], init }
     }
 
     fn value(&'static self) -> &'static T {
@@ -81,7 +81,7 @@ impl<T> PerThread<T> {
     }
 }
 
-impl<T> Value for PerThread<T> {
+impl<T> Value for ThreadLocal<T> {
     fn end(&'static self, thread: usize, drops: bool) -> Option<&'static dyn Value> {
         let slot = self.slots[thread].get();
         // SAFETY: only this thread accesses its slot.
@@ -106,21 +106,21 @@ pub(crate) fn end_values(drops: bool) {
     }
 }
 
-impl<T: Copy> PerThread<Cell<T>> {
+impl<T: Copy> ThreadLocal<Cell<T>> {
     /// The value in the cell.
     pub fn get(&'static self) -> T {
         self.value().get()
     }
 }
 
-impl<T> PerThread<Cell<T>> {
+impl<T> ThreadLocal<Cell<T>> {
     /// Sets the value in the cell.
     pub fn set(&'static self, value: T) {
         self.value().set(value);
     }
 }
 
-impl<T> PerThread<RefCell<T>> {
+impl<T> ThreadLocal<RefCell<T>> {
     /// Calls `f` with the value in the cell.
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         f(&self.value().borrow())
@@ -137,7 +137,7 @@ impl<T> PerThread<RefCell<T>> {
     }
 }
 
-impl<T> Deref for PerThread<T> {
+impl<T> Deref for ThreadLocal<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -147,8 +147,8 @@ impl<T> Deref for PerThread<T> {
     }
 }
 
-impl<T> fmt::Debug for PerThread<T> {
+impl<T> fmt::Debug for ThreadLocal<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerThread").finish_non_exhaustive()
+        f.debug_struct("ThreadLocal").finish_non_exhaustive()
     }
 }

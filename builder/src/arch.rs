@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// The compiler's name of the target: one for all architectures.
+pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
+
 /// The first architecture with independent thread scheduling, which every collective here relies
 /// on.
 const OLDEST: u32 = 70;

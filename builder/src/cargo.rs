@@ -1,14 +1,12 @@
 //! The nested cargo: its environment, the metadata of a package, and the call that compiles it.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, TARGET};
 use crate::compiler::{Compiler, INLINE_LESS};
 use crate::error::{Error, io};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 
 /// Variables of an outer cargo, or of its user, that would affect the nested one.
 const STRIPPED: &str = "RUSTFLAGS RUSTDOCFLAGS RUSTC RUSTDOC RUSTC_BOOTSTRAP RUSTC_LINKER RUSTUP_TOOLCHAIN \

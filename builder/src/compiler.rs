@@ -1,6 +1,6 @@
 //! Finds a rustc that can compile core for the device: one with core's source in its sysroot.
 
-use crate::cargo::TARGET;
+use crate::arch::TARGET;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};

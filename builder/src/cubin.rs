@@ -7,23 +7,10 @@ use crate::arch::Arch;
 use crate::assembler::Assembler;
 use crate::build_script::warn;
 use crate::error::{Error, io};
-use crate::job::{Job, Ptx, lock};
+use crate::job::{Cubin, Job, Ptx, lock};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
-
-/// Machine code of the kernels for one architecture, with a trailer that names their PTX. The host
-/// library loads it by `Device::load_module_with_cubins`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Cubin {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// The architecture. GPUs of the same major capability run it, if their minor one is not lower.
-    pub arch: Arch,
-    /// Whether it was compiled now. False if the existing file was still up to date.
-    pub rebuilt: bool,
-}
 
 /// The index of the PTX from which to compile for `cubin`: the newest that runs there.
 pub(crate) fn source(ptx: &[Arch], cubin: Arch) -> Result<usize, Error> {

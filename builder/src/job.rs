@@ -1,10 +1,9 @@
 //! One build: from a resolved package to checked PTX.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, TARGET};
 use crate::build_script::in_build_script;
-use crate::cargo::{self, Options, Package, TARGET};
+use crate::cargo::{self, Options, Package};
 use crate::compiler::Compiler;
-use crate::cubin::Cubin;
 use crate::error::{Error, io};
 use crate::module::check_debug;
 use crate::{check, registers, stamp, unsupported};
@@ -29,6 +28,19 @@ pub struct Ptx {
     /// The cubins that [`Builder::cubin`](crate::Builder::cubin) requests, compiled from this PTX.
     /// Empty if NVIDIA's assembler and linker were not found.
     pub cubins: Vec<Cubin>,
+}
+
+/// Machine code of the kernels for one architecture, with a trailer that names their PTX. The host
+/// library loads it by `Device::load_module_with_cubins`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cubin {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// The architecture. GPUs of the same major capability run it, if their minor one is not lower.
+    pub arch: Arch,
+    /// Whether it was compiled now. False if the existing file was still up to date.
+    pub rebuilt: bool,
 }
 
 /// A build, without the architecture.

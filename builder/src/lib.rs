@@ -53,7 +53,6 @@ mod unsupported;
 pub use arch::{Arch, InvalidArch};
 pub use builder::Builder;
 pub use compiler::{Compiler, NoCompiler, Rejected, SETTING};
-pub use cubin::Cubin;
 pub use error::Error;
-pub use job::Ptx;
+pub use job::{Cubin, Ptx};
 pub use warpheap_ptx::{entries, functions};

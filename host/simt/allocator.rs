@@ -2,12 +2,13 @@
 
 use crate::lock::lock;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ptr::{copy_nonoverlapping, null_mut};
+use std::cell::Cell;
+use std::ptr::{copy_nonoverlapping, from_ref, null, null_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::panicking;
 use warpheap_device::global::GlobalHeap;
-use warpheap_device::machine::with_global_heap;
+use warpheap_device::machine::runs_a_lane;
 
 /// A global allocator that gives kernels on the CPU the heap of their module, and everything else
 /// the memory of another allocator. With it, `Vec`, `Box` and the other collections of kernels
@@ -119,6 +120,44 @@ pub(crate) fn forget_memory(first: u64, bytes: u64) {
     for memory in HEAPS.iter().filter(|memory| freed.contains(&memory.first.load(Ordering::Relaxed))) {
         memory.first.store(0, Ordering::Relaxed);
     }
+}
+
+std::thread_local! {
+    /// The global heap of the lanes that run on this OS thread. Null if they have none.
+    static GLOBAL_HEAP: Cell<*const GlobalHeap> = const { Cell::new(null()) };
+}
+
+/// A guard that restores the previous global heap on drop.
+pub(super) struct InstalledHeap {
+    before: *const GlobalHeap,
+}
+
+impl Drop for InstalledHeap {
+    fn drop(&mut self) {
+        GLOBAL_HEAP.set(self.before);
+    }
+}
+
+/// Gives the lanes that run on this OS thread a global heap, or none, until the returned guard is
+/// dropped.
+///
+/// # Safety
+/// The guard is dropped, not forgotten, before the heap is dropped or moved. Guards are dropped in
+/// the reverse order of their creation.
+pub(super) unsafe fn install_heap(heap: Option<&GlobalHeap>) -> InstalledHeap {
+    InstalledHeap { before: GLOBAL_HEAP.replace(heap.map_or(null(), from_ref)) }
+}
+
+/// Calls `f` on the global heap of the running lane. `None` if no lane runs, or if its kernel has
+/// no global heap.
+#[inline]
+fn with_global_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
+    let heap = GLOBAL_HEAP.get();
+    if heap.is_null() || !runs_a_lane() {
+        return None;
+    }
+    // SAFETY: the caller of `install_heap` keeps it live until the guard is dropped.
+    Some(f(unsafe { &*heap }))
 }
 
 /// Calls `f` on the heap of the running thread of a kernel. A panic allocates for its message,

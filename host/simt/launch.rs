@@ -2,6 +2,7 @@
 //!
 //! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
+use super::allocator::install_heap;
 use super::error::SimtError;
 use super::grid::Grid;
 use super::lane::Lane;
@@ -106,12 +107,9 @@ impl<'a> Launch<'a> {
         let running = Running { machine, kernel: self.kernel, stack_bytes: self.stacks.bytes() };
         let _watched = watch(&running);
         // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
-        let installed = unsafe { machine::install(machine) };
-        let _installed = match &self.settings.global_heap {
-            // SAFETY: the heap outlives the guard.
-            Some(heap) => unsafe { installed.with_global_heap(heap) },
-            None => installed,
-        };
+        let _installed = unsafe { machine::install(machine) };
+        // SAFETY: the heap outlives the guard.
+        let _heap = unsafe { install_heap(self.settings.global_heap.as_deref()) };
         if let Err(error) = run() {
             self.fail(error);
         }

@@ -1,7 +1,8 @@
 //! Plain data that host and device exchange in memory, and structs as kernel arguments.
 
+use super::arg::KernelArg;
 #[cfg(feature = "bytemuck")]
-use super::arg::{KernelArg, itself};
+use super::arg::itself;
 use super::memory::{DevicePtr, DeviceSlice};
 
 /// Plain data that host and device both read and write, byte for byte.
@@ -49,6 +50,16 @@ unsafe impl<T: bytemuck::Pod + Send + Sync> KernelArg for Pod<T> {
 #[cfg(feature = "bytemuck")]
 itself! { [T: bytemuck::Pod + Send + Sync] Pod<T> }
 
+/// Compiles only if the field's type is passed to kernels unchanged (`Abi = Self`).
+#[doc(hidden)]
+pub const fn argument_field<S, F: KernelArg<Abi = F>>(_: fn(&S) -> &F) {}
+
+/// The size of the field in bytes. Compiles only if its type is [`DeviceData`].
+#[doc(hidden)]
+pub const fn plain_field<S, F: DeviceData>(_: fn(&S) -> &F) -> usize {
+    size_of::<F>()
+}
+
 /// Declares structs that can be kernel arguments. They are `repr(C)`, `Copy` and `Clone`; other
 /// traits can be derived.
 ///
@@ -88,7 +99,7 @@ macro_rules! kernel_arg {
 
         // The field types are taken from the fields: `$ty` could have a different meaning here.
         const _: () = {
-            $($crate::__private::argument_field(|value: &$name| &value.$field);)*
+            $($crate::kernel::argument_field(|value: &$name| &value.$field);)*
         };
 
         // SAFETY: `repr(C)`, and each field is an argument that is passed unchanged.
@@ -151,7 +162,7 @@ macro_rules! device_data {
         }
 
         const _: () = {
-            let fields = 0 $(+ $crate::__private::plain_field(|value: &$name| &value.$field))*;
+            let fields = 0 $(+ $crate::kernel::plain_field(|value: &$name| &value.$field))*;
             $crate::__private::assert!(
                 $crate::__private::size_of::<$name>() == fields,
                 $crate::__private::concat!(

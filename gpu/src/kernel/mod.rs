@@ -27,6 +27,8 @@ pub use args::{KernelArgs, Param};
 pub use data::DeviceData;
 #[cfg(feature = "bytemuck")]
 pub use data::Pod;
+#[doc(hidden)]
+pub use data::{argument_field, plain_field};
 pub use memory::{DevicePtr, DeviceSlice};
 
 /// The host side of a kernel. [`kernel!`](crate::kernel!) generates the implementations.

@@ -1,7 +1,6 @@
 //! The machine that is installed on an OS thread.
 
 use super::interface::{Collective, Coords, Deposits, Machine};
-use crate::global::GlobalHeap;
 use crate::units::LaneMask;
 use core::panic::Location;
 use core::ptr::NonNull;
@@ -12,8 +11,6 @@ std::thread_local! {
     /// The coordinates of the running lane, if the installed machine provides them here. Null when
     /// no lane runs.
     static STANDS_AT: Cell<*const Coords> = const { Cell::new(core::ptr::null()) };
-    /// The global heap of the lanes that run here. Null if they have none.
-    static GLOBAL_HEAP: Cell<*const GlobalHeap> = const { Cell::new(core::ptr::null()) };
 }
 
 /// A guard that restores the previously installed machine on drop.
@@ -22,7 +19,6 @@ std::thread_local! {
 pub struct Installed {
     before: Option<*const dyn Machine>,
     stood_at: *const Coords,
-    global_heap: *const GlobalHeap,
 }
 
 /// Installs `machine` on this OS thread until the returned guard is dropped.
@@ -34,22 +30,7 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
     // SAFETY: the lifetime is erased here. The caller keeps the machine alive longer than the
     // guard, and the drop of the guard removes the pointer.
     let erased: *const (dyn Machine + 'static) = unsafe { core::mem::transmute(machine) };
-    Installed {
-        before: INSTALLED.replace(Some(erased)),
-        stood_at: STANDS_AT.replace(core::ptr::null()),
-        global_heap: GLOBAL_HEAP.replace(core::ptr::null()),
-    }
-}
-
-impl Installed {
-    /// Gives the lanes of the machine a global heap.
-    ///
-    /// # Safety
-    /// As for [`install`]: the guard is dropped before the heap is dropped or moved.
-    pub unsafe fn with_global_heap(self, heap: &GlobalHeap) -> Self {
-        GLOBAL_HEAP.set(heap);
-        self
-    }
+    Installed { before: INSTALLED.replace(Some(erased)), stood_at: STANDS_AT.replace(core::ptr::null()) }
 }
 
 /// Sets the coordinates of the running lane of this OS thread, so that [`Machine::coords`] is not
@@ -81,23 +62,10 @@ pub fn outside_lane<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Calls `f` on the global heap of the running lane. `None` if no lane runs, or if its kernel has
-/// no global heap.
-#[inline]
-pub fn with_global_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
-    let heap = GLOBAL_HEAP.get();
-    if heap.is_null() || !runs_a_lane() {
-        return None;
-    }
-    // SAFETY: the caller of `with_global_heap` keeps it live until the guard is dropped.
-    Some(f(unsafe { &*heap }))
-}
-
 impl Drop for Installed {
     fn drop(&mut self) {
         INSTALLED.set(self.before);
         STANDS_AT.set(self.stood_at);
-        GLOBAL_HEAP.set(self.global_heap);
     }
 }
 

@@ -10,7 +10,7 @@ mod install;
 mod interface;
 mod shared;
 
-pub use install::{Installed, install, outside_lane, runs_a_lane, stand_at, with_global_heap};
+pub use install::{Installed, install, outside_lane, runs_a_lane, stand_at};
 pub(crate) use install::{at, step, with};
 pub use interface::{Collective, Coords, Deposits, Machine};
 pub use shared::SharedPieces;

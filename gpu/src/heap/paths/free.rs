@@ -9,7 +9,8 @@
 use crate::fault::{FaultCheck, SeenWords};
 use crate::heap::layout::bits::WORD_BITS;
 use crate::heap::layout::class::SizeClass;
-use crate::heap::structures::heap_core::{HeapCore, Located, Place};
+use crate::heap::structures::heap_core::HeapCore;
+use crate::heap::structures::locate::{Located, Place};
 use crate::heap::structures::runs::Run;
 use crate::lanes::{Group, Warp};
 use core::ptr::NonNull;

@@ -8,7 +8,8 @@
 
 use crate::heap::layout::class::{SizeClass, rounded_up};
 use crate::heap::paths::alloc::SMALL_ALIGN;
-use crate::heap::structures::heap_core::{HeapCore, Located};
+use crate::heap::structures::heap_core::HeapCore;
+use crate::heap::structures::locate::Located;
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;

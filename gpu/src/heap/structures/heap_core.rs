@@ -2,13 +2,11 @@
 
 use crate::fault::FaultLog;
 use crate::heap::layout::class::{ClassInfo, SizeClass};
-use crate::heap::layout::entry::Entry;
 use crate::heap::layout::{HeapLayout, PART_SHARDS};
 use crate::heap::structures::cursor::Cursor;
 use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::Overview;
 use crate::heap::structures::ring::Ring;
-use crate::heap::structures::runs::{Run, Runs};
 use crate::heap::structures::slabs::FreeSlabs;
 use crate::sync::AtomicU32;
 use crate::thread;
@@ -98,11 +96,6 @@ impl HeapCore {
     pub(in crate::heap) fn shared(&self) -> &HeapCore {
         // SAFETY: `from_raw_parts`' promise.
         unsafe { &*self.parts.shared }
-    }
-
-    #[inline(always)]
-    pub(in crate::heap) fn runs(&self) -> Runs<'_> {
-        Runs { parts: &self.parts, layout: &self.layout }
     }
 
     pub(in crate::heap) fn free_slabs(&self) -> FreeSlabs<'_> {
@@ -221,59 +214,5 @@ impl HeapCore {
     pub(in crate::heap) fn slab_of(&self, address: u64) -> Option<u32> {
         let slab = address.wrapping_sub(self.base() as u64) >> self.layout.slab_log2;
         if slab < self.layout.slabs.into() { Some(slab as u32) } else { None }
-    }
-
-    /// Locates an address by the entry of its slab, which `load` loads. The result is certain for a
-    /// thread that owns the block (I2 of [`runs`](super::runs)).
-    #[inline(always)]
-    pub(in crate::heap) fn locate(&self, address: u64, load: impl FnOnce(&AtomicU32) -> u32) -> Located {
-        let offset = address.wrapping_sub(self.base() as u64);
-        let slab = offset >> self.layout.slab_log2;
-        if slab >= self.layout.slabs.into() {
-            return Located::Outside;
-        }
-        let slab = slab as u32;
-        let entry = Entry(load(self.runs().entry(slab)));
-        let Some(class) = entry.class() else { return Located::Slab(slab, entry) };
-        let first = slab - entry.place();
-        let inside = (offset - (u64::from(first) << self.layout.slab_log2)) as u32;
-        let blocks = class.blocks_in_run(entry.slabs() << self.layout.slab_log2);
-        Located::Block(Place { run: Run { first, class, blocks }, block: class.blocks_in(inside), inside })
-    }
-}
-
-/// The location of an address.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::heap) enum Located {
-    /// Outside all slabs of the heap.
-    Outside,
-    /// In a slab without a class: its number and its entry.
-    Slab(u32, Entry),
-    /// In a run.
-    Block(Place),
-}
-
-/// A place in a run.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::heap) struct Place {
-    pub run: Run,
-    /// The number of the block in the run. Not less than the run's blocks if the place is after the
-    /// last block.
-    pub block: u32,
-    /// Bytes from the start of the run.
-    pub inside: u32,
-}
-
-impl Place {
-    /// Whether a block starts at this place.
-    #[inline(always)]
-    pub fn is_start(&self) -> bool {
-        self.block * self.run.class.bytes() == self.inside && self.is_in_block()
-    }
-
-    /// Whether the place is in a block, not after the last one.
-    #[inline(always)]
-    pub fn is_in_block(&self) -> bool {
-        self.block < self.run.blocks
     }
 }

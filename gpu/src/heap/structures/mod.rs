@@ -9,12 +9,14 @@
 //! | `index_set` | a hierarchy of bitmaps | membership |
 //! | `moves` | operations that hide free memory for a moment | whether a search was complete |
 //! | `heap_core` | the handle: the addresses of all of these | |
+//! | `locate` | the run and the block of an address | |
 //!
 //! `orderings` names their memory orderings.
 
 pub mod cursor;
 pub mod heap_core;
 pub mod index_set;
+pub mod locate;
 pub mod moves;
 pub mod orderings;
 pub mod ring;

@@ -43,7 +43,7 @@ use crate::heap::layout::HeapLayout;
 use crate::heap::layout::bits::{WORD_BITS, full_word, has, low_bits, words};
 use crate::heap::layout::class::{ClassInfo, MAX_RUN, SizeClass};
 use crate::heap::layout::entry::Entry;
-use crate::heap::structures::heap_core::Parts;
+use crate::heap::structures::heap_core::{HeapCore, Parts};
 use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::Overview;
 use crate::heap::structures::orderings::{
@@ -61,6 +61,13 @@ pub(in crate::heap) const PAIR: u32 = if NATIVE_LAYOUT { 2 } else { 1 };
 pub(in crate::heap) struct Runs<'a> {
     pub parts: &'a Parts,
     pub layout: &'a HeapLayout,
+}
+
+impl HeapCore {
+    #[inline(always)]
+    pub(in crate::heap) fn runs(&self) -> Runs<'_> {
+        Runs { parts: &self.parts, layout: &self.layout }
+    }
 }
 
 /// A run, as its entry describes it.

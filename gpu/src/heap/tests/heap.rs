@@ -6,7 +6,8 @@ mod owned;
 
 use crate::heap::layout::bits::{WORD_BITS, full_word};
 use crate::heap::layout::class::SizeClass;
-use crate::heap::structures::heap_core::{HeapCore, Located};
+use crate::heap::structures::heap_core::HeapCore;
+use crate::heap::structures::locate::Located;
 use crate::heap::{HeapLayout, Moves};
 use crate::lanes::Group;
 use crate::machine::Coords;

@@ -47,8 +47,9 @@ pub use site::{CallSite, NAME_BYTES, SITE_WORDS, SITES, SiteTable};
 use crate::fault::FaultLog;
 use crate::heap::layout::MAX_ALIGN;
 use crate::heap::layout::entry::Entry;
+use crate::heap::structures::heap_core::HeapCore;
 pub use crate::heap::structures::heap_core::{DEBUG, Debugger};
-use crate::heap::structures::heap_core::{HeapCore, Located};
+use crate::heap::structures::locate::Located;
 use crate::sync::{NATIVE_LAYOUT, Site};
 
 /// The value of the canary bytes, around the user's bytes.

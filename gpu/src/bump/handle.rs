@@ -1,9 +1,10 @@
-//! The arena's handle, and the words that it gives access to.
+//! The handle of an arena, its words: the root's and those of each shard, and the root's counter.
 
-use super::lease::{MAX_END, MAX_GROUP};
-use super::state::{Root, Shard};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::lease::Lease;
+use super::lease::{MAX_END, MAX_GROUP, MAX_LEASE, Piece};
 use crate::kernel::DeviceHandle;
-use crate::sync::{NATIVE_LAYOUT, Site};
+use crate::sync::{AtomicU64, NATIVE_LAYOUT, Site};
 use crate::thread;
 use crate::units::WARP_SIZE;
 
@@ -171,5 +172,199 @@ impl Bump {
     #[inline(always)]
     pub(super) fn own_shard(&self) -> u32 {
         thread::sm_id().min(self.last_shard)
+    }
+}
+
+/// Zero granules remaining. Half the range is room for failing subtractions.
+const BIAS: u64 = 1 << 62;
+
+pub(super) const fn encode(granules: u64) -> u64 {
+    BIAS + granules
+}
+
+/// Granules remaining; `None` while a crosser settles the counter.
+pub(super) const fn decode(word: u64) -> Option<u64> {
+    word.checked_sub(BIAS)
+}
+
+/// The pool-wide state, alone in its cache line to avoid false sharing.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Root {
+    pub(super) remaining: AtomicU64,
+    pub(super) ceiling: AtomicU64,
+    pub(super) wasted: AtomicU64,
+}
+
+/// The memory that one SM allocates from, alone in its cache line to avoid false sharing.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Shard {
+    pub(super) lease: AtomicU64,
+    pub(super) tail: AtomicU64,
+}
+
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Root>() == 128);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Shard>() == 128);
+
+/// The initial leases are multiples of this many granules, so that requests with a size that
+/// divides it leave no tail. Together they are half of the pool.
+const LEASE_UNIT: u64 = 512;
+
+/// Length of each shard's initial lease in granules, for a pool of `granules` with `shards` shards.
+pub const fn first_lease(granules: u64, shards: u32) -> u64 {
+    if shards == 0 {
+        return 0;
+    }
+    let share = granules / 2 / shards as u64;
+    let share = if share < MAX_LEASE { share } else { MAX_LEASE };
+    share - share % LEASE_UNIT
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Root {
+    /// The root of a pool of `granules` with `shards` shards, each of which holds its initial
+    /// lease.
+    pub fn new(granules: u64, shards: u32) -> Self {
+        let remaining = granules - u64::from(shards) * first_lease(granules, shards);
+        Root {
+            remaining: AtomicU64::new(encode(remaining)),
+            ceiling: AtomicU64::new(u64::MAX),
+            wasted: AtomicU64::new(0),
+        }
+    }
+
+    /// The in-memory representation for device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..3].copy_from_slice(&[
+            self.remaining.load_relaxed(),
+            self.ceiling.load_relaxed(),
+            self.wasted.load_relaxed(),
+        ]);
+        words
+    }
+
+    /// Decodes the representation in device memory, which the host has read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [remaining, ceiling, wasted, ..] = words.map(AtomicU64::new);
+        Root { remaining, ceiling, wasted }
+    }
+
+    /// Granules lost as remainders of leases.
+    pub fn wasted(&self) -> u64 {
+        self.wasted.load_relaxed()
+    }
+
+    /// Granules that are in no lease. `None` while a thread is changing the counter.
+    pub fn remaining(&self) -> Option<u64> {
+        decode(self.remaining.load_relaxed())
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl Shard {
+    /// Shard `i` of a pool of `granules` with `shards` shards, holding its initial lease.
+    pub fn new(granules: u64, shards: u32, i: u32) -> Self {
+        let len = first_lease(granules, shards);
+        Self::with(Lease::of(Piece { start: u64::from(i) * len, len }))
+    }
+
+    /// A shard that never has a lease: the only shard of an arena without sharding, in which all
+    /// warps allocate from the root.
+    pub fn retired() -> Self {
+        Self::with(Lease::RETIRED)
+    }
+
+    /// The in-memory representation for device memory, for the host to write.
+    pub fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[..2].copy_from_slice(&[self.lease.load_relaxed(), self.tail.load_relaxed()]);
+        words
+    }
+
+    /// Decodes the representation in device memory, which the host has read.
+    pub fn from_words(words: [u64; 16]) -> Self {
+        let [lease, tail, ..] = words.map(AtomicU64::new);
+        Shard { lease, tail }
+    }
+
+    fn with(lease: Lease) -> Self {
+        Shard { lease: AtomicU64::new(lease.0), tail: AtomicU64::new(Lease::NONE.0) }
+    }
+
+    /// Granules in its lease and its tail. `None` while a thread is changing them.
+    pub fn remaining(&self) -> Option<u64> {
+        let lease = Lease(self.lease.load_relaxed());
+        let tail = Lease(self.tail.load_relaxed()).remaining()?;
+        let in_lease = if lease.is_retired() { 0 } else { lease.remaining()? };
+        Some(u64::from(in_lease) + u64::from(tail))
+    }
+}
+
+impl Bump {
+    /// Takes `wanted` granules from the root. If fewer are left, but at least `min`, takes up to
+    /// `short`.
+    ///
+    /// Every access is relaxed: the counter publishes nothing but itself. The memory that it
+    /// allocates had no owner since the reset, and the host orders the reset before the launch.
+    #[inline(always)]
+    pub(super) fn take_from_root(&self, wanted: u64, min: u64, short: u64) -> Piece {
+        let counter = &self.root().remaining;
+        for _ in 0..SETTLE_POLLS {
+            match decode(counter.load_relaxed()) {
+                Some(remaining) if remaining < min => return Piece::NOTHING,
+                Some(_) => {}
+                None => {
+                    thread::nanosleep(POLL_NANOS);
+                    continue;
+                }
+            }
+            TAKE_ROOT.delay();
+            // `None`: below zero; the crosser's store discards this subtraction (I2).
+            let Some(remaining) = decode(counter.sub_relaxed(wanted)) else { continue };
+            let start = self.granules - remaining;
+            if remaining >= wanted {
+                return Piece { start, len: wanted };
+            }
+            // This thread has crossed zero, so it owns the remainder (I2).
+            let len = if remaining >= min { remaining.min(short) } else { 0 };
+            SETTLE_ROOT.delay();
+            // A swap, not a store: it continues the release sequences of earlier subtractions, so a
+            // thread that reads this value synchronises with their LEND fences too.
+            counter.swap_relaxed(encode(remaining - len));
+            if len > 0 {
+                return Piece { start, len };
+            }
+        }
+        Piece::UNSETTLED
+    }
+}
+
+impl Bump {
+    /// Moves the arena's counter back: the last `bytes` that the root has leased count as not
+    /// leased. The arena will allocate them a second time.
+    ///
+    /// # Safety
+    /// Never safe for the owners: that is the purpose. At least `bytes` were leased, and no other
+    /// thread uses the arena during the call.
+    #[doc(hidden)]
+    pub unsafe fn corrupt_rewind(&self, bytes: u64) {
+        // Relaxed: no other thread uses the arena.
+        self.root().remaining.add_relaxed(bytes >> self.granule_log2);
+        self.root().ceiling.store_relaxed(u64::MAX);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_leases_are_half_of_the_pool_in_whole_units() {
+        let leases = [(1 << 20, 0), (6 * LEASE_UNIT, 3), (6 * LEASE_UNIT - 1, 3), (13 * LEASE_UNIT, 2)]
+            .map(|(granules, shards)| first_lease(granules, shards));
+        assert_eq!(leases, [0, LEASE_UNIT, 0, 3 * LEASE_UNIT]);
+        assert_eq!(first_lease(1 << 40, 1), MAX_LEASE + 1 - LEASE_UNIT);
     }
 }

@@ -38,18 +38,12 @@
 //! most, then allocates from the root or fails. Every call ends in bounded time.
 
 mod alloc;
-mod corrupt;
-mod find;
 mod handle;
 mod lease;
-mod refill;
-mod root;
-mod state;
 #[cfg(all(test, not(loom)))]
 #[path = "../../tests/support/arena.rs"]
 #[allow(dead_code, reason = "unit tests use a part of it")]
 mod test_arena;
 
-pub use handle::{Bump, MAX_GRANULES, POINTS, SITES};
+pub use handle::{Bump, MAX_GRANULES, POINTS, Root, SITES, Shard, first_lease};
 pub use lease::RESIDENT_WARPS;
-pub use state::{Root, Shard, first_lease};

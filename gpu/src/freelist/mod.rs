@@ -52,17 +52,11 @@
 //! `WAIT.polls` polls for a scan that is under way.
 
 mod alloc;
-mod claim;
-mod corrupt;
 mod free;
 mod geometry;
 mod handle;
-mod region;
-mod reserve;
-mod scan;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
-pub use handle::{FreeList, POINTS, SITES};
-pub use region::Region;
+pub use handle::{FreeList, POINTS, Region, SITES};

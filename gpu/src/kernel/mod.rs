@@ -15,21 +15,17 @@
 //! [`Bump`]: crate::bump::Bump
 
 mod arg;
-mod args;
 mod data;
-mod memory;
 mod test;
 
 #[doc(hidden)]
 pub use arg::Pair;
-pub use arg::{Abi, Arg, DeviceHandle, KernelArg, KernelParam};
-pub use args::{KernelArgs, Param};
-pub use data::DeviceData;
+pub use arg::{Abi, Arg, DeviceHandle, KernelArg, KernelArgs, KernelParam, Param};
 #[cfg(feature = "bytemuck")]
 pub use data::Pod;
+pub use data::{DeviceData, DevicePtr, DeviceSlice};
 #[doc(hidden)]
 pub use data::{argument_field, plain_field};
-pub use memory::{DevicePtr, DeviceSlice};
 
 /// The host side of a kernel. [`kernel!`](crate::kernel!) generates the implementations.
 ///

@@ -1,7 +1,7 @@
 //! Sums over lanes for tests, in both variants. An allocator uses the one that its target was built
 //! for.
 
-use super::group::Lanes;
+use super::Lanes;
 use super::sums::Sum;
 use crate::units::LaneMask;
 use crate::warp;

@@ -1,6 +1,6 @@
 //! Sums over lanes: totals and exclusive prefix sums.
 
-use super::group::{Group, Lanes};
+use super::{Group, Lanes};
 use crate::units::WARP_SIZE;
 use crate::warp::{self, HAS_REDUCE};
 

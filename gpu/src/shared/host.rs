@@ -2,7 +2,7 @@
 //! a block run on one OS thread, so plain memory is sufficient. Each access first lets the machine
 //! run another lane.
 
-use super::piece::{SharedMemory, WORD_BYTES};
+use super::{SharedMemory, WORD_BYTES};
 use crate::machine;
 use core::any::TypeId;
 

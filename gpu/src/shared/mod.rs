@@ -22,9 +22,6 @@ mod backend;
 #[cfg(target_arch = "nvptx64")]
 #[path = "nvptx.rs"]
 mod backend;
-mod piece;
-
-pub use piece::{MAX_BYTES, SharedMemory, WORD_BYTES};
 
 /// The address of a 64-bit word in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +72,19 @@ operations! {
     or_relaxed(v: u64) -> u64: "Sets the bits of `v`. Returns the old value. Relaxed.";
     and_relaxed(v: u64) -> u64: "Keeps the bits of `v`. Returns the old value. Relaxed.";
     swap_relaxed(v: u64) -> u64: "Replaces by `v`. Returns the old value. Relaxed.";
+}
+
+/// The size of a word in bytes.
+pub const WORD_BYTES: u32 = 8;
+
+/// The largest amount of shared memory, in bytes, that a kernel may use without an opt-in through
+/// the driver.
+pub const MAX_BYTES: u32 = 48 << 10;
+
+/// Names a piece of shared memory.
+pub trait SharedMemory: 'static {
+    /// The number of 64-bit words in the piece.
+    const WORDS: u32;
 }
 
 #[cfg(all(test, not(loom)))]

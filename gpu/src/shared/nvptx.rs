@@ -1,7 +1,7 @@
 //! Static shared arrays and the instructions on them. An address is an offset in the block's shared
 //! memory.
 
-use super::piece::{SharedMemory, WORD_BYTES};
+use super::{SharedMemory, WORD_BYTES};
 use core::arch::asm;
 
 pub type Address = u32;

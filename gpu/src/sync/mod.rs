@@ -25,23 +25,34 @@
 mod atomic;
 #[cfg(all(feature = "delays", not(loom)))]
 pub mod delay;
-mod fence;
-mod memory;
 mod site;
 
 pub use atomic::*;
-pub use fence::*;
-pub use memory::*;
 pub use site::Site;
 #[cfg(loom)]
 pub use site::weaken;
 
+/// Core's atomics. Each operation first calls the installed machine, which may run another lane.
 #[cfg(all(not(target_arch = "nvptx64"), not(loom)))]
-#[path = "host.rs"]
-mod backend;
+#[allow(clippy::disallowed_types, reason = "the facade itself")]
+mod backend {
+    use crate::machine;
+    use core::sync::atomic::{self, Ordering};
+
+    include!("ordered.rs");
+}
+/// Loom's atomics: the model checker explores every order in which operations can become visible.
 #[cfg(loom)]
-#[path = "loom.rs"]
-mod backend;
+mod backend {
+    use ::loom::sync::atomic::{self, Ordering};
+
+    /// Loom itself schedules at every atomic.
+    mod machine {
+        pub fn step() {}
+    }
+
+    include!("ordered.rs");
+}
 #[cfg(target_arch = "nvptx64")]
 #[path = "nvptx.rs"]
 mod backend;

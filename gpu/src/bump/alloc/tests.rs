@@ -1,6 +1,6 @@
 //! Where memory comes from, and what an allocation does while another thread changes a counter.
 
-use super::super::state::encode;
+use super::super::handle::encode;
 use super::super::test_arena::{Arena, check_disjoint};
 use super::*;
 use crate::kernel::DeviceHandle;

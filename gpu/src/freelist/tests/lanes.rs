@@ -1,8 +1,8 @@
 //! Blocks for groups of lanes, and what they cost.
 
 use super::{CAPACITY, ForLanes, LAST, with_faults, with_pool};
-use crate::freelist::claim::Taken;
-use crate::freelist::reserve::Reservation;
+use crate::freelist::alloc::Reservation;
+use crate::freelist::alloc::Taken;
 use crate::freelist::{FreeList, Region};
 use crate::kernel::DeviceHandle;
 use crate::lanes::Group;

@@ -4,9 +4,9 @@ mod lanes;
 mod order;
 mod races;
 
-use super::claim::{SCATTERED, Taken};
-use super::reserve::Reservation;
-use super::scan::Look;
+use super::alloc::Look;
+use super::alloc::Reservation;
+use super::alloc::{SCATTERED, Taken};
 use super::{FreeList, Geometry, Region};
 use crate::fault::FaultLog;
 use crate::lanes::Group;

@@ -2,9 +2,9 @@
 
 use super::{LAST, with_faults, with_pool};
 use crate::fault::FaultCheck;
-use crate::freelist::claim::PASSES;
+use crate::freelist::alloc::Look;
+use crate::freelist::alloc::PASSES;
 use crate::freelist::handle::POLL_NANOS;
-use crate::freelist::scan::Look;
 use crate::lanes::Group;
 use crate::test_lanes::{interrupted, interrupted_at};
 

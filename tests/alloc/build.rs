@@ -1,22 +1,16 @@
 //! Compiles each group of tests to PTX of its own, and embeds all of them.
 
+#[path = "../suites/commit.rs"]
+mod commit;
+
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::{env, fs};
 use warpheap_alloc_transform::SUITES;
 use warpheap_build::{Builder, Error};
 
 /// The oldest GPU that runs the PTX.
 const ARCH: &str = "sm_70";
-
-/// The commit of the sources, or nothing outside a checkout.
-fn commit() -> String {
-    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
-    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
-    let output = output.ok().filter(|output| output.status.success());
-    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
-}
 
 fn main() -> Result<(), Error> {
     for file in ["build.rs", "kernels", "internal", "std", "transform", "excluded.txt"] {
@@ -39,7 +33,7 @@ fn main() -> Result<(), Error> {
         writeln!(table, "({group:?}, include_str!({:?})),", ptx.path).expect("texts grow");
     }
     println!("cargo::rustc-env=WARPHEAP_ALLOC_COMPILER={compiler}");
-    println!("cargo::rustc-env=WARPHEAP_ALLOC_COMMIT={}", commit());
+    println!("cargo::rustc-env=WARPHEAP_ALLOC_COMMIT={}", commit::commit());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("ptx.rs"), table + "]\n").expect("the output folder is writable");
     Ok(())

@@ -5,9 +5,11 @@
 #[expect(dead_code, reason = "the build needs the names only")]
 mod list;
 
+#[path = "../suites/commit.rs"]
+mod commit;
+
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::{env, fs};
 use warpheap_build::{Builder, Error};
 
@@ -16,14 +18,6 @@ const ARCH: &str = "sm_70";
 
 /// The architecture of cubins.
 const CUBIN: &str = "WARPHEAP_CRATES_CUBIN";
-
-/// The commit of the sources, or nothing outside a checkout.
-fn commit() -> String {
-    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
-    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
-    let output = output.ok().filter(|output| output.status.success());
-    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
-}
 
 fn main() -> Result<(), Error> {
     for file in ["build.rs", "src/list.rs", "kernels/Cargo.toml"] {
@@ -60,7 +54,7 @@ fn main() -> Result<(), Error> {
         writeln!(table, "({:?}, include_str!({:?}), {cubin}),", entry.name, ptx.path).expect("texts grow");
     }
     println!("cargo::rustc-env=WARPHEAP_CRATES_COMPILER={compiler}");
-    println!("cargo::rustc-env=WARPHEAP_CRATES_COMMIT={}", commit());
+    println!("cargo::rustc-env=WARPHEAP_CRATES_COMMIT={}", commit::commit());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("ptx.rs"), table + "]\n").expect("the output folder is writable");
     Ok(())

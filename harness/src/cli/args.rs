@@ -18,7 +18,7 @@ pub use export::{PoolExportArgs, TraceFormat};
 use map::MAP_EXAMPLES;
 pub use map::{ColourChoice, DemoHeap, MapArgs};
 pub use output::OutputArgs;
-pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
+pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolReplayArgs, PoolShowArgs};
 use report::REPORT_EXAMPLES;
 pub use report::{CompareArgs, PageArgs, ReportArgs};
 use std::path::{Path, PathBuf};
@@ -95,8 +95,8 @@ pub enum Command {
     /// The picture is text, and an SVG with --svg. Several maps are also compared over time.
     #[command(after_long_help = MAP_EXAMPLES)]
     Map(MapArgs),
-    /// Pools of device memory, allocated by the host: replay logs, run benchmarks and
-    /// demonstrations, show the driver's pools.
+    /// Pools of device memory, allocated by the host: replay logs, run benchmarks, show the
+    /// driver's pools.
     Pool(PoolArgs),
     /// Draw saved results as a page of charts, and compare them with older ones.
     ///

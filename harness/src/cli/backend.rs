@@ -5,7 +5,7 @@ use super::console::Console;
 use super::status::Failure;
 use warpheap::KernelImage;
 use warpheap::simt::Mode;
-use warpheap::{Backend, Device, Error, Module};
+use warpheap::{Backend, Device, Error};
 use warpheap_harness::OwnModule;
 
 /// A device with its kernels loaded.
@@ -49,11 +49,6 @@ impl Chosen {
             None => OwnModule::load(&device, kernels)?,
         };
         Ok(Chosen { device, own, ordinal, why_not_cuda: None })
-    }
-
-    /// The module of the kernels.
-    pub fn module(&self) -> &Module {
-        self.own.module()
     }
 
     /// Which of the program's kernels they are; none on the CPU, which runs their functions.

@@ -12,7 +12,7 @@ pub struct OutputArgs {
     /// Default: none.
     #[arg(long, value_name = "FILE", value_parser = parse::target())]
     pub json: Option<Target>,
-    /// Exit with status 4 if a step (a round, a figure, a pool, a demonstration) takes longer than
+    /// Exit with status 4 if a step (a round, a figure, a pool) takes longer than
     /// this many seconds; 0 disables the limit. A hung kernel cannot be cancelled, so such a run
     /// writes no results.
     ///

@@ -1,7 +1,7 @@
 //! The options of `warpheap pool`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, Target};
-use super::device::{BackendChoice, DeviceArgs};
+use super::device::BackendChoice;
 use super::export::{EXPORT_EXAMPLES, PoolExportArgs};
 use super::given;
 use super::output::OutputArgs;
@@ -30,16 +30,6 @@ Examples:
 
 Exit status: 0 if the pools meet all their targets, 1 if one is missed or became worse, 2 if no figure
 or pool has that name, 3 without the requested GPU, 4 after the time limit, 5 if a measurement fails.";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  warpheap pool demo
-  warpheap pool demo caching --backend cuda --json demo.json
-  compute-sanitizer --tool memcheck warpheap pool demo overrun
-      With the feature nvtx, memcheck reports the kernel that writes past the end of its block.
-
-Exit status: 0 if all checks hold, 1 if one does not, 2 if there is no such demonstration, 3 without the requested
-GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -77,9 +67,6 @@ pub enum PoolCommand {
     /// Benchmark the pools, each beside the driver's synchronous memory.
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(PoolBenchArgs),
-    /// Demonstrate the pools step by step, and check every step.
-    #[command(after_long_help = DEMO_EXAMPLES)]
-    Demo(PoolDemoArgs),
     /// Show the driver's stream-ordered pools of a device: threshold, used, reserved, reuse.
     ///
     /// These are the device's default pool, and the current one if the program has set another. The
@@ -98,7 +85,6 @@ impl PoolCommand {
             PoolCommand::Bench(args) => {
                 vec![("--json", &args.run.output.json), ("--html", &args.page.html)]
             }
-            PoolCommand::Demo(args) => vec![("--json", &args.output.json)],
             PoolCommand::Show(args) => vec![("--json", &args.run.output.json)],
         })
     }
@@ -109,7 +95,7 @@ impl PoolCommand {
             PoolCommand::Replay(args) => Some(&args.trace),
             PoolCommand::Export(args) => Some(&args.trace),
             PoolCommand::Bench(args) => args.compare.against.as_deref(),
-            PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
+            PoolCommand::Show(_) => None,
         }
     }
 }
@@ -187,20 +173,6 @@ pub struct PoolBenchArgs {
     pub page: PageArgs,
     #[command(flatten)]
     pub compare: CompareArgs,
-}
-
-/// `warpheap pool demo`
-#[derive(Debug, Args)]
-pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching, reports, overrun.
-    ///
-    /// Default: all.
-    #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
-    pub which: String,
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// `warpheap pool show`

@@ -30,7 +30,6 @@ pub fn is_short(command: &Command) -> bool {
             PoolCommand::Replay(args) => is_on_cpu(args.run.backend),
             PoolCommand::Export(_) => true,
             PoolCommand::Bench(args) => is_short_bench(args),
-            PoolCommand::Demo(args) => is_on_cpu(args.device.backend) && args.which == "region",
             PoolCommand::Show(args) => is_on_cpu(args.run.backend) && bytes(args.bytes),
         },
     }
@@ -83,7 +82,6 @@ pub fn is_quiet(command: &Command) -> bool {
         Command::Pool(args) => match &args.command {
             PoolCommand::Replay(args) => Some(args.run.output.watchdog),
             PoolCommand::Bench(args) => Some(args.run.output.watchdog),
-            PoolCommand::Demo(args) => Some(args.output.watchdog),
             PoolCommand::Show(args) => Some(args.run.output.watchdog),
             PoolCommand::Export(_) => None,
         },

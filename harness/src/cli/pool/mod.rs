@@ -2,7 +2,6 @@
 //! pools.
 
 mod bench;
-mod demo;
 mod export;
 mod replay;
 mod show;
@@ -17,7 +16,6 @@ pub fn run(args: PoolArgs, console: &Console) -> Result<Status, Failure> {
         PoolCommand::Replay(args) => replay::run(args, console),
         PoolCommand::Export(args) => export::run(args, console),
         PoolCommand::Bench(args) => bench::run(args, console),
-        PoolCommand::Demo(args) => demo::run(args, console),
         PoolCommand::Show(args) => show::run(args, console),
     }
 }

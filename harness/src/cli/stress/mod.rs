@@ -1,11 +1,11 @@
 //! `warpheap stress`: configures the harness, watches it, and reports the result.
 //!
 //! `session` turns arguments into runs, `watch` monitors them, `outcome` keeps their results,
-//! `narrate` prints them.
+//! `text` prints them.
 
-mod narrate;
 mod outcome;
 mod session;
+mod text;
 mod watch;
 
 use super::args::StressArgs;
@@ -35,13 +35,13 @@ struct StressResults<'a> {
 /// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     if args.delays.as_ref().is_some_and(|points| *points == ["list"]) {
-        narrate::points(console);
+        text::points(console);
         return Ok(Status::Clean);
     }
     let session = Session::new(&args)?;
     let advice = after_a_hang(session.chosen.device.backend(), session.replay);
     let mut watch = Watch::new(*console, args.output.watchdog, advice, session.seed);
-    narrate::opening(&session, console)?;
+    text::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {
         outcomes.push(outcome_of(&session, config, &mut watch));
@@ -51,7 +51,7 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
         }
     }
     watch.finish();
-    let exit = narrate::closing(&session, &outcomes, console);
+    let exit = text::closing(&session, &outcomes, console);
     if let Some(target) = &args.map {
         save_map(target, &outcomes, console)?;
     }

@@ -1,9 +1,8 @@
 //! `warpheap stress`: configures the harness, watches it, and reports the result.
 //!
-//! `session` turns arguments into runs, `watch` monitors them, `outcome` keeps their results,
-//! `text` prints them.
+//! `session` turns arguments into runs and makes them, `watch` monitors them, `text` prints their
+//! results.
 
-mod outcome;
 mod session;
 mod text;
 mod watch;
@@ -16,9 +15,8 @@ use super::report::report_run;
 use super::results::{write_results, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
-use outcome::{Outcome, outcome_of};
 use serde::Serialize;
-use session::Session;
+use session::{Outcome, Session};
 use watch::Watch;
 
 /// The kept results of all runs.
@@ -44,7 +42,7 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     text::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {
-        outcomes.push(outcome_of(&session, config, &mut watch));
+        outcomes.push(session.run(config, &mut watch));
         // After a kernel fault the device runs nothing more.
         if outcomes.last().is_some_and(|outcome| outcome.report.is_none()) {
             break;

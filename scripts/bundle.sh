@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 
 tests=(heap_groups panics device_pools host_pools driver)
-examples=(vectors table graph octree two_streams host_pools report)
+examples=(vectors table graph octree two_streams blocks growable region stream_ordered host_pools
+    device_pools out_of_memory report)
 most_mib=60
 
 rm -rf bundle
@@ -21,9 +22,12 @@ strip --strip-debug -o bundle/warpheap "${CARGO_TARGET_DIR:-target}/release/warp
 # The program with delays, for stress.
 cargo build --release --locked --features cli,delays --target-dir "${CARGO_TARGET_DIR:-target}/delays"
 strip -o bundle/warpheap-delays "${CARGO_TARGET_DIR:-target}/delays/release/warpheap"
-# The program that describes its pools to compute-sanitizer.
-cargo build --release --locked --features cli,nvtx --target-dir "${CARGO_TARGET_DIR:-target}/nvtx"
+# The programs that describe their pools to compute-sanitizer.
+with_nvtx=(cargo build --release --locked --target-dir "${CARGO_TARGET_DIR:-target}/nvtx")
+"${with_nvtx[@]}" --features cli,nvtx
 strip -o bundle/warpheap-nvtx "${CARGO_TARGET_DIR:-target}/nvtx/release/warpheap"
+"${with_nvtx[@]}" --package warpheap-examples --features nvtx --bin overrun
+strip -o bundle/examples/overrun "${CARGO_TARGET_DIR:-target}/nvtx/release/overrun"
 # The test builds the user's program and runs it on the CPU.
 WARPHEAP_REQUIRE_COMPILER=1 cargo test --quiet --release --locked --test packaged
 strip --strip-debug -o bundle/warpheap-user "${CARGO_TARGET_DIR:-target}/release/warpheap-user"

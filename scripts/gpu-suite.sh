@@ -143,7 +143,8 @@ done
 
 expect 0 packaged 60 "$bundle/warpheap-user" cuda
 
-for name in vectors table graph octree two_streams host_pools logs; do
+for name in vectors table graph octree two_streams blocks growable region stream_ordered host_pools \
+    device_pools out_of_memory logs; do
     expect 0 "example-$name" 120 "$bundle/examples/$name" cuda
 done
 # Its times and its page are no figures of this suite.
@@ -152,7 +153,6 @@ PATH="$bundle:$PATH" expect 0 example-report 120 "$bundle/examples/report" cuda 
 rm -r "$scratch"
 
 expect 0 pool-show 60 "$program" pool show --backend cuda --bytes 100MiB --json pool-show.json
-expect 0 pool-demo 120 "$program" pool demo --backend cuda --json pool-demo.json
 for figure in pair 'random to 1 MiB' 'random to 64 MiB'; do
     name=pool-${figure// /-}
     expect '0|1' "$name" 400 "$program" pool bench --backend cuda --figure "$figure" --watchdog 0 --json "$name.json"
@@ -176,7 +176,7 @@ elif command -v compute-sanitizer >/dev/null; then
     sanitize initcheck --threads 16384 --rounds 2
     # Memcheck finds the overrun inside the pool, and nothing in a replay.
     expect 99 memcheck-pool 120 compute-sanitizer --tool memcheck --error-exitcode 99 \
-        "$bundle/warpheap-nvtx" pool demo overrun --backend cuda
+        "$bundle/examples/overrun" cuda
     expect 0 memcheck-replay 300 compute-sanitizer --tool memcheck --error-exitcode 99 \
         "$bundle/warpheap-nvtx" pool replay --backend cuda --trace "$bundle/pool.csv"
 else

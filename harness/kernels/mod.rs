@@ -1,8 +1,7 @@
-//! Kernels of the stress harness, the benchmarks, the self-tests and the demonstrations.
+//! Kernels of the stress harness, the benchmarks and the self-tests.
 
 pub mod bench;
 pub mod collections;
-pub mod demo;
 pub mod groups;
 pub mod panics;
 pub mod selftest;

@@ -14,7 +14,7 @@ pub mod build_info;
 mod error;
 #[path = "../kernels/mod.rs"]
 pub mod kernels;
-mod own;
+mod own_module;
 pub mod pool_tools;
 pub mod stress;
 #[path = "../suite_kernels/mod.rs"]
@@ -22,4 +22,4 @@ pub mod suite_kernels;
 mod threads;
 
 pub use error::{Error, Result};
-pub use own::OwnModule;
+pub use own_module::OwnModule;

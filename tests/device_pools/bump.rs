@@ -2,8 +2,8 @@
 
 use crate::kernels::{NONE, ask};
 use crate::support::{cpus, run};
-use warpheap::Device;
 use warpheap::device_pools::Bump;
+use warpheap::{Device, LaunchConfig};
 
 /// Allocates one block of each size at once, one thread per size. Returns the offset and size of
 /// every block allocated.
@@ -90,6 +90,41 @@ fn mixed_requests_are_disjoint_and_add_up() {
                 }
                 check(&arena, 16, align, granted, &mode);
             }
+        }
+    }
+}
+
+/// Launches `ask` on each stream at once: 256 threads that request 4 bytes of that stream's arena.
+/// Returns the offsets on each stream.
+fn ask_on_streams(device: &Device, arenas: &[&Bump]) -> Vec<Vec<u32>> {
+    let module = device.native_module().unwrap();
+    let sizes = device.from_slice(&[4_u32; 256]).unwrap();
+    let launch = |arena: &&Bump| {
+        let (stream, out) = (device.stream().unwrap(), device.from_slice(&[NONE; 256]).unwrap());
+        let args = (arena.handle(), sizes.slice(), out.slice(), 4);
+        // SAFETY: the arena and the buffers are live until the kernel has ended: their drops wait.
+        unsafe { stream.launch(&module, ask, &LaunchConfig::linear(256, 80), args) }.unwrap();
+        out
+    };
+    let outs: Vec<_> = arenas.iter().map(launch).collect();
+    outs.iter().map(|out| out.copy_to_vec().unwrap()).collect()
+}
+
+/// Several streams allocate the whole of an arena, and no byte of it twice.
+#[test]
+fn streams_share_an_arena_or_have_one_each() {
+    for (mode, device) in cpus(10) {
+        for streams in [1, 2, 4, 8, 32] {
+            let shared = arena(&device, 1024 * streams, 4, 0);
+            let mut offsets = ask_on_streams(&device, &vec![&shared; streams as usize]).concat();
+            offsets.sort_unstable();
+            assert!(offsets.into_iter().eq((0..256 * streams as u32).map(|i| 4 * i)), "{mode}: {streams}");
+            assert_eq!(shared.stats().unwrap().remaining_bytes, 0, "{mode}");
+        }
+        let separate: Vec<_> = (0..8).map(|_| arena(&device, 1024, 4, 0)).collect();
+        for mut offsets in ask_on_streams(&device, &separate.iter().collect::<Vec<_>>()) {
+            offsets.sort_unstable();
+            assert!(offsets.into_iter().eq((0..256).map(|i| 4 * i)), "{mode}");
         }
     }
 }

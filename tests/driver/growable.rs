@@ -60,6 +60,24 @@ fn beyond_the_reservation_nothing_changes() {
     }
 }
 
+/// A reservation takes no memory, so it may be larger than the memory of the device.
+#[test]
+fn beyond_the_device_nothing_changes() {
+    for device in devices() {
+        let bytes = device.info().unwrap().memory_total + (1 << 30);
+        let mut buffer = GrowableBuffer::reserve(&device, bytes).unwrap();
+        let before = in_use(&device);
+        let error = buffer.grow_to(bytes).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory(OutOfMemory::Device { .. })), "{error}");
+        assert_eq!((buffer.size(), in_use(&device)), (0, before));
+        buffer.grow_to(MIB).unwrap();
+        buffer.write(MIB - 8, &[7_u64]).unwrap();
+        let mut last = [0_u64];
+        buffer.read(MIB - 8, &mut last).unwrap();
+        assert_eq!(last, [7]);
+    }
+}
+
 #[test]
 fn to_grow_to_less_changes_nothing_nor_does_to_shrink_to_more() {
     for device in devices() {

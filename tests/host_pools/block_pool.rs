@@ -1,5 +1,6 @@
 //! A pool of equal blocks: its count, its addresses, its errors.
 
+use crate::kernels::fill;
 use crate::prelude::*;
 use std::collections::BTreeSet;
 
@@ -20,6 +21,45 @@ fn a_hundred_blocks_of_four_kibibytes() {
     );
     assert!(format!("{pool:?}").ends_with("0 of them free"), "{pool:?}");
     assert_eq!(memory_of_driver.stats().allocs, 1, "one allocation for all");
+}
+
+#[test]
+fn free_blocks_are_counted() {
+    for device in devices() {
+        let (block, stream) = (layout(4096, 256), device.stream().unwrap());
+        let pool = block_pool(&device, block, 100);
+        let ten: Vec<_> = (0..10).map(|_| alloc(&pool, block, &stream)).collect();
+        assert_eq!(pool.stats().free_blocks, 90);
+        for block in &ten {
+            free(&pool, *block, &stream).unwrap();
+        }
+        for block in ten {
+            free(&pool, block, &stream).unwrap_err();
+            assert_eq!(pool.stats().free_blocks, 100);
+        }
+    }
+}
+
+/// Kernels fill all bytes of all blocks, each block with another number.
+#[test]
+fn kernels_fill_whole_blocks() {
+    for device in devices() {
+        let (block, stream, module) = (layout(4096, 256), device.stream().unwrap(), module(&device));
+        let pool = block_pool(&device, block, 100);
+        let blocks: Vec<_> = (0..100).map(|_| alloc(&pool, block, &stream)).collect();
+        for (number, block) in (1..).zip(&blocks) {
+            let words = memory(&device, *block).slice_at(0, 1024).unwrap();
+            // SAFETY: the block has a word for each thread, and only this kernel uses it.
+            unsafe { stream.launch(&module, fill, &LaunchConfig::linear(1024, 256), (words, number)) }
+                .unwrap();
+        }
+        for (number, block) in (1_u32..).zip(blocks) {
+            let mut words = [0; 1024];
+            memory(&device, block).read(0, &mut words).unwrap();
+            assert_eq!(words, [number; 1024], "on {device}");
+            free(&pool, block, &stream).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -119,6 +119,18 @@ fn invalid_settings_are_rejected() {
 }
 
 #[test]
+fn without_stream_order_a_free_waits_for_its_stream() {
+    for device in devices() {
+        let (module, stream) = (module(&device), device.stream().unwrap());
+        let pool = CachingPool::builder().stream_ordered(false).build_over(driver(&device)).unwrap();
+        let block = alloc_bytes(&pool, MIB, &stream);
+        launch_linger(&stream, &module, first_word(&device, block), 20_000);
+        free(&pool, block, &stream).unwrap();
+        assert!(stream.is_done().unwrap(), "on {device}");
+    }
+}
+
+#[test]
 fn a_reservation_never_grows_beyond_the_limit() {
     let (device, stream) = cpu();
     let build = |bytes| CachingPool::builder().max_bytes(bytes).build(&device);

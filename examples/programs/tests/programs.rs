@@ -16,10 +16,17 @@ macro_rules! programs {
 }
 
 programs! {
+    blocks: "../src/bin/blocks.rs",
+    device_pools: "../src/bin/device_pools.rs",
     graph: "../src/bin/graph.rs",
+    growable: "../src/bin/growable.rs",
     host_pools: "../src/bin/host_pools.rs",
     octree: "../src/bin/octree.rs",
+    out_of_memory: "../src/bin/out_of_memory.rs",
+    overrun: "../src/bin/overrun.rs",
+    region: "../src/bin/region.rs",
     report: "../src/bin/report.rs",
+    stream_ordered: "../src/bin/stream_ordered.rs",
     table: "../src/bin/table.rs",
     two_streams: "../src/bin/two_streams.rs",
     vectors: "../src/bin/vectors.rs",
@@ -98,10 +105,39 @@ fn two_streams_lose_no_message() {
     two_streams::run(&Device::cpu(), 100).unwrap();
 }
 
+/// Tests of programs without a number of threads: each also runs in the order of one seed.
+macro_rules! pool_programs {
+    ($($test:ident: $name:ident,)+) => {$(
+        #[test]
+        fn $test() {
+            let source = include_str!(concat!("../src/bin/", stringify!($name), ".rs"));
+            check(env!(concat!("CARGO_BIN_EXE_", stringify!($name))), source, &[], Path::new(""));
+            $name::run(&Device::cpu_with(Mode::Replay { seed: 1 })).unwrap();
+        }
+    )+};
+}
+
+pool_programs! {
+    blocks_are_counted_and_reused_in_order: blocks,
+    a_buffer_grows_in_place: growable,
+    a_region_is_reset_in_order: region,
+    device_pools_serve_their_capacity: device_pools,
+    a_block_crosses_streams: stream_ordered,
+    host_pools_explain_why_memory_ran_out: host_pools,
+    an_overrun_damages_no_other_block: overrun,
+}
+
 #[test]
-fn host_pools_explain_why_memory_ran_out() {
-    check(env!("CARGO_BIN_EXE_host_pools"), include_str!("../src/bin/host_pools.rs"), &[], Path::new(""));
-    host_pools::run(&Device::cpu_with(Mode::Replay { seed: 1 })).unwrap();
+fn reports_of_the_guide_are_those_of_the_program() {
+    let source = include_str!("../src/bin/out_of_memory.rs");
+    let out = check(env!("CARGO_BIN_EXE_out_of_memory"), source, &[], Path::new(""));
+    let page = include_str!("../../../docs/guide/out-of-memory.md");
+    let blocks = page.split("```text\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    let reports: Vec<_> = blocks.filter(|block| block.starts_with("report of the caching pool")).collect();
+    assert_eq!(reports.len(), 2);
+    for report in reports {
+        assert!(out.contains(report), "not printed by the program:\n{report}\nbut:\n{out}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The block cache, used by threads that end in every possible way.
 
 use super::super::bench::{Counter, count};
-use super::word::layout;
+use super::layout;
 use core::ptr::NonNull;
 use warpheap_device::heap::{BlockCache, Heap};
 use warpheap_device::kernel::DeviceSlice;

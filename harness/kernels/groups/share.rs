@@ -1,7 +1,7 @@
 //! Allocations that the lanes of a warp or the threads of a block share.
 
 use super::super::bench::{Counter, count};
-use super::word::{layout, word};
+use super::{layout, word};
 use warpheap_device::heap::Heap;
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::units::{LaneMask, WARP_SIZE};

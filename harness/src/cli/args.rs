@@ -1,26 +1,24 @@
 //! The options of the program. Their doc comments are the text of `--help`.
 
 mod bench;
-mod device;
-mod export;
 mod map;
-mod output;
 mod pool;
 mod report;
+mod run;
 mod stress;
 
 use super::parse::{self, Target};
 use bench::BENCH_EXAMPLES;
 pub use bench::BenchArgs;
 use clap::{ArgAction, Args, Parser, Subcommand};
-pub use device::{BackendChoice, DeviceArgs, GpuArgs};
-pub use export::{PoolExportArgs, TraceFormat};
 use map::MAP_EXAMPLES;
 pub use map::{ColourChoice, DemoHeap, MapArgs};
-pub use output::OutputArgs;
-pub use pool::{PoolArgs, PoolBenchArgs, PoolCommand, PoolDemoArgs, PoolReplayArgs, PoolShowArgs};
+pub use pool::{
+    PoolArgs, PoolBenchArgs, PoolCommand, PoolExportArgs, PoolReplayArgs, PoolShowArgs, TraceFormat,
+};
 use report::REPORT_EXAMPLES;
 pub use report::{CompareArgs, PageArgs, ReportArgs};
+pub use run::{BackendChoice, DeviceArgs, LaunchArgs, OutputArgs};
 use std::path::{Path, PathBuf};
 use stress::STRESS_EXAMPLES;
 pub use stress::StressArgs;
@@ -95,8 +93,8 @@ pub enum Command {
     /// The picture is text, and an SVG with --svg. Several maps are also compared over time.
     #[command(after_long_help = MAP_EXAMPLES)]
     Map(MapArgs),
-    /// Pools of device memory, allocated by the host: replay logs, run benchmarks and
-    /// demonstrations, show the driver's pools.
+    /// Pools of device memory, allocated by the host: replay logs, run benchmarks, show the
+    /// driver's pools.
     Pool(PoolArgs),
     /// Draw saved results as a page of charts, and compare them with older ones.
     ///

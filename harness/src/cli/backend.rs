@@ -1,11 +1,11 @@
 //! The device of a run, and the reason for the choice.
 
-use super::args::{BackendChoice, DeviceArgs, GpuArgs};
+use super::args::{BackendChoice, DeviceArgs, LaunchArgs};
 use super::console::Console;
 use super::status::Failure;
 use warpheap::KernelImage;
 use warpheap::simt::Mode;
-use warpheap::{Backend, Device, Error, Module};
+use warpheap::{Backend, Device, Error};
 use warpheap_harness::OwnModule;
 
 /// A device with its kernels loaded.
@@ -37,23 +37,18 @@ impl Chosen {
     }
 
     /// The selected GPU, or the first, with `kernels`.
-    pub fn cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
-        Chosen::try_cuda(gpu, kernels).map_err(no_cuda)
+    pub fn cuda(launch: LaunchArgs, kernels: &[&'static str]) -> Result<Chosen, Failure> {
+        Chosen::try_cuda(launch, kernels).map_err(no_cuda)
     }
 
-    fn try_cuda(gpu: GpuArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
-        let ordinal = gpu.device.unwrap_or(0);
+    fn try_cuda(launch: LaunchArgs, kernels: &[&'static str]) -> Result<Chosen, Error> {
+        let ordinal = launch.device.device.unwrap_or(0);
         let device = Device::cuda(ordinal)?;
-        let own = match gpu.kernels {
+        let own = match launch.kernels {
             Some(choice) => OwnModule::load_for(&device, choice.capability(), kernels)?,
             None => OwnModule::load(&device, kernels)?,
         };
         Ok(Chosen { device, own, ordinal, why_not_cuda: None })
-    }
-
-    /// The module of the kernels.
-    pub fn module(&self) -> &Module {
-        self.own.module()
     }
 
     /// Which of the program's kernels they are; none on the CPU, which runs their functions.
@@ -98,35 +93,36 @@ fn options(ordinal: u32, kernels: Option<&KernelImage>, replay: bool) -> String 
 
 /// The selected device, with `kernels`.
 pub fn choose(
-    DeviceArgs { backend, gpu }: DeviceArgs,
+    mut launch: LaunchArgs,
     mode: Option<Mode>,
     kernels: &[&'static str],
 ) -> Result<Chosen, Failure> {
-    let backend = if mode.is_some() { BackendChoice::Cpu } else { backend };
+    if mode.is_some() {
+        launch.device.backend = BackendChoice::Cpu;
+    }
     let cpu = || Chosen::cpu(mode, kernels);
-    let (chosen, why_not_cuda) = select(backend, gpu, || Chosen::try_cuda(gpu, kernels), cpu)?;
+    let (chosen, why_not_cuda) = select(launch, || Chosen::try_cuda(launch, kernels), cpu)?;
     Ok(Chosen { why_not_cuda, ..chosen })
 }
 
-/// As [`choose`], without kernels: GPU `ordinal`, or the first.
-pub fn choose_bare(backend: BackendChoice, ordinal: Option<u32>) -> Result<Bare, Failure> {
-    let gpu = GpuArgs { device: ordinal, kernels: None };
-    let cuda = || Device::cuda(ordinal.unwrap_or(0));
-    let (device, why_not_cuda) = select(backend, gpu, cuda, || Ok(Device::cpu()))?;
+/// The selected device, without kernels.
+pub fn choose_bare(device: DeviceArgs) -> Result<Bare, Failure> {
+    let cuda = || Device::cuda(device.device.unwrap_or(0));
+    let launch = LaunchArgs { device, kernels: None };
+    let (device, why_not_cuda) = select(launch, cuda, || Ok(Device::cpu()))?;
     Ok(Bare { device, why_not_cuda })
 }
 
 /// Opens the selected device. `auto` selects the GPU if there is a usable one, otherwise the CPU,
 /// with the reason. Naming a GPU or its kernels requires a GPU.
 fn select<T>(
-    backend: BackendChoice,
-    gpu: GpuArgs,
+    LaunchArgs { device, kernels }: LaunchArgs,
     cuda: impl FnOnce() -> Result<T, Error>,
     cpu: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(T, Option<String>), Failure> {
-    let named = [("--device", gpu.device.is_some()), ("--kernels", gpu.kernels.is_some())];
+    let named = [("--device", device.device.is_some()), ("--kernels", kernels.is_some())];
     let named = named.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option);
-    match (backend, named) {
+    match (device.backend, named) {
         (BackendChoice::Cpu, Some(option)) => Err(Failure::usage(format_args!(
             "{option} is for a GPU, but this run is on the CPU; leave out {option}, or use --backend cuda \
              without --replay"
@@ -204,8 +200,9 @@ mod tests {
             let Command::Stress(args) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
                 unreachable!()
             };
-            assert_eq!((args.device.backend, args.device.gpu.device), (BackendChoice::Cuda, Some(1)));
-            let kernels = args.device.gpu.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
+            let device = args.launch.device;
+            assert_eq!((device.backend, device.device), (BackendChoice::Cuda, Some(1)));
+            let kernels = args.launch.kernels.unwrap_or_else(|| panic!("no kernels in {words}"));
             assert_eq!(build_info::image_for(Some(kernels.capability())), Ok(image));
         }
         assert_eq!(

@@ -13,7 +13,6 @@ mod doctor;
 mod fuzz;
 mod input;
 mod map;
-mod named;
 mod parse;
 mod pool;
 mod report;

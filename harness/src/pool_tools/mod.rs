@@ -11,12 +11,11 @@
 
 pub mod bench;
 mod kinds;
-mod play;
+mod player;
 pub mod replay;
 mod script;
-mod spread;
 pub mod timeline;
 
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
+pub use player::Spread;
 pub use script::Demand;
-pub use spread::Spread;

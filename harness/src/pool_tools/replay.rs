@@ -6,12 +6,11 @@
 
 mod trace;
 
-pub use super::play::{Failed, Hosts};
+pub use super::player::{Failed, Hosts};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
 use super::kinds::PoolKind;
-use super::play::{Played, play};
-use super::spread::Spread;
+use super::player::{Played, Spread, play};
 use crate::threads;
 use serde::Serialize;
 use std::time::Instant;

@@ -11,47 +11,21 @@
 //! merges them. A thread makes one call at a time, so there are at most `threads * rows / 16,384`.
 //! More than 1,048,576 are rejected. All rows of one clock tick are in memory too.
 
+mod event;
 mod events;
-mod filter;
-mod matcher;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use events::{Event, EventKind, Events, EventsSummary};
-pub use filter::Filter;
-pub use matcher::Block;
+pub use event::{Block, Event, EventKind, EventsSummary, Tag};
+pub use events::{Events, Filter};
 
 use rows::{Ordered, Row, Window};
-use serde::{Serialize, Serializer};
 use std::io::{Read, Seek};
-use std::ops::Deref;
-use std::sync::Arc;
 use warpheap::{Error, Result};
 
 /// Rows that are sorted in memory.
 const WINDOW: usize = 16_384;
-/// Most late rows of a log, in windows. More are not a few slow calls: the log is not in order of
-/// time.
-const LATE_WINDOWS: usize = 64;
-
-/// The name of an allocation. Blocks with the same tag share its text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Tag(Arc<str>);
-
-impl Deref for Tag {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Serialize for Tag {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
-    }
-}
 
 /// A valid log whose events can be read.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct ResultFile<T> {
     /// The layout of this file.
     pub schema: &'static str,
-    /// Kind of `data`: `stress`, `bench`, `doctor`, `pool-replay`, `pool-bench`, `pool-demo` or
+    /// Kind of `data`: `stress`, `bench`, `doctor`, `pool-replay`, `pool-bench` or
     /// `pool-show`.
     pub kind: &'static str,
     /// This program's version.

@@ -32,7 +32,6 @@ fn options() -> Vec<String> {
         format!("pool export --trace {LOG} --format pytorch --out"),
         format!("{bench} --json"),
         format!("{bench} --html"),
-        "pool demo region --backend cpu --json".into(),
         "pool show --backend cpu --json".into(),
     ]
 }

@@ -124,40 +124,19 @@ fn pools_are_measured_beside_the_driver() {
 }
 
 #[test]
-fn a_demonstration_shows_and_checks_its_steps() {
-    let output = warpheap("pool demo --backend cpu");
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
-    let said = out(&output);
-    for part in [
-        "blocks: 100 blocks",
-        "[ok]     with 10 allocated: 90",
-        "[ok]     values that were checked: 26214400",
-        "[ok]     failed allocations: 1024",
-        "Blocks with the tag `index` separate them",
-        "Blocks with the tag `request log` hold 86 % of the bytes in use",
-        "checks hold",
-    ] {
-        assert!(said.contains(part), "no {part:?} in {said}");
-    }
-    assert!(!said.contains("FAILED"), "{said}");
-    let results = json(&warpheap("pool demo arena --backend cpu --json -"));
-    assert_eq!((&results["kind"], &results["data"][0]["name"]), (&"pool-demo".into(), &"arena".into()));
-    let checks = results["data"][0]["checks"].as_array().expect("checks");
-    assert!(checks.len() > 20 && checks.iter().all(|check| check["holds"] == true), "{checks:?}");
-}
-
-#[test]
 fn the_environment_turns_reports_of_failed_allocations_on() {
+    let (_folder, path) = log(LOG);
     let said = |value: &str| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpheap"))
-            .args(["pool", "demo", "blocks", "--backend", "cpu"])
+            .args("pool replay --backend cpu --pool driver --bytes 500 --trace".split(' '))
+            .arg(&path)
             .env("WARPHEAP_OOM_REPORT", value)
             .output()
             .expect("the program starts");
         assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
         out(&output)
     };
-    let report = "\nreport of a block pool of 100 blocks";
+    let report = "\nreport of a limit";
     assert!(said("1").contains(report), "{}", said("1"));
     for off in ["", "0"] {
         let said = said(off);

@@ -105,7 +105,7 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
         "bench",
         "bench --suite full",
         "bench --suite quick --backend cuda",
-        "pool demo --backend cuda",
+        "pool show --backend cuda",
         "pool bench --device 0",
     ] {
         let output = warpheap(line);

@@ -123,8 +123,6 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("pool bench --figure speed", "pair of 1 MiB"),
         ("pool bench --backend cpu --device 1", "--device is for a GPU"),
         ("pool bench --backend cpu --cap 1MiB", "a single random allocation"),
-        ("pool demo pond", "there are blocks, growable, "),
-        ("pool demo --backend cpu --kernels sm_70", "--kernels is for a GPU"),
         ("pool show --backend cpu --device 1", "--device is for a GPU"),
         ("pool show --bytes some", "1GiB"),
         ("pool show --backend cpu --bytes 900T", "cannot allocate"),

@@ -26,7 +26,7 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
-use tables::{ARCHS, FUNCTION_SPILLS, SHIPPED, TABLES, is_demo, is_over, lines, module_of, table_of};
+use tables::{ARCHS, FUNCTION_SPILLS, SHIPPED, TABLES, is_over, lines, may_spill, module_of, table_of};
 use warpheap::KernelImage;
 use warpheap_harness::bench::{self, BenchConfig};
 use warpheap_harness::build_info;
@@ -63,8 +63,8 @@ fn check_own_spills(ptxas: &Path, ptx: &str) {
     assert!(over.is_empty(), "{over:?}: functions save more than listed; all:\n{}", lines(&saves));
 }
 
-/// The shipped kernels have a limit, under which slow paths may spill. For
-/// demonstrations and Rust's collections only the limit is checked.
+/// The shipped kernels have a limit, under which slow paths may spill. For Rust's collections and
+/// for panics only the limit is checked.
 #[test]
 fn the_kernels_of_the_program_leave_registers_for_every_warp() {
     let Some(ptxas) = ptxas() else { return };
@@ -105,7 +105,8 @@ fn check_registers(ptxas: &Path, images: &[KernelImage], image: &str, arch: &str
     let image = images.iter().find(|one| one.arch == image).expect("the program has this image");
     let kernels: Vec<_> = warpheap_build::entries(image.ptx).collect();
     assert_eq!(image.ptx.matches(LIMIT).count(), kernels.len(), "every kernel has the limit");
-    let left_out = |kernel: &str| is_demo(kernel) || arch != "sm_90" && table_of(kernel).0 == "GROUP_SPILLS";
+    let left_out =
+        |kernel: &str| may_spill(kernel) || arch != "sm_90" && table_of(kernel).0 == "GROUP_SPILLS";
     let measured: Vec<_> = kernels.into_iter().filter(|kernel| !left_out(kernel)).collect();
     let usages = assemble(ptxas, &image.ptx_of(&measured).unwrap(), arch);
     assert_eq!(usages.len(), measured.len(), "ptxas reports every kernel on {arch}");

@@ -7,13 +7,16 @@ use serde::Serialize;
 
 /// Extent of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every fourth power of two. No measurement begins after 45 s.
+    /// Every fourth power of two. No measurement begins after 45 s. Also on the CPU, with simulated
+    /// threads.
     Quick,
     /// Every power of two. No measurement begins after 240 s.
     Full,
-    /// Only the heap over its load, and drifts. No measurement begins after 240 s.
+    /// Only fills and turns of heaps over their load, and drift from size to size. No measurement
+    /// begins after 240 s. Also on the CPU, with simulated threads.
     Load,
 }
 

@@ -1,8 +1,8 @@
 //! The options of `warpheap bench`. Their doc comments are the text of `--help`.
 
 use super::super::parse;
-use super::{CompareArgs, DeviceArgs, OutputArgs, PageArgs};
-use clap::{Args, ValueEnum};
+use super::{CompareArgs, LaunchArgs, OutputArgs, PageArgs};
+use clap::Args;
 use warpheap_harness::bench::suite::Suite;
 
 pub const BENCH_EXAMPLES: &str = "\
@@ -18,29 +18,6 @@ Requires a GPU, except for --suite quick and --suite load. Exit status: 0 if all
 does not or became worse, 2 if no figure has that name, 3 without a GPU, 4 if a kernel hangs, 5 if a measurement fails
 or a suite on a GPU could not measure a figure.";
 
-/// The suites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuiteChoice {
-    /// Every fourth power of two. No measurement begins after 45 s. Also on the CPU, with simulated
-    /// threads
-    Quick,
-    /// Every power of two. No measurement begins after 240 s
-    Full,
-    /// Only fills and turns of heaps over their load, and drift from size to size. Also on the CPU,
-    /// with simulated threads
-    Load,
-}
-
-impl From<SuiteChoice> for Suite {
-    fn from(choice: SuiteChoice) -> Suite {
-        match choice {
-            SuiteChoice::Quick => Suite::Quick,
-            SuiteChoice::Full => Suite::Full,
-            SuiteChoice::Load => Suite::Load,
-        }
-    }
-}
-
 /// `warpheap bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -54,7 +31,7 @@ pub struct BenchArgs {
     ///
     /// Default: none.
     #[arg(long, value_enum, conflicts_with = "figure")]
-    pub suite: Option<SuiteChoice>,
+    pub suite: Option<Suite>,
     /// Sizes of the heaps that a suite measures over their load, comma-separated: 256MiB,1GiB.
     ///
     /// Default: 256 MiB, 1 GiB and 16 GiB; in the quick suite 256 MiB, and 1 MiB on the CPU.
@@ -66,7 +43,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = parse::count)]
     pub rounds: Option<u32>,
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub launch: LaunchArgs,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The options of `warpheap map`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, Target};
-use super::device::BackendChoice;
+use super::run::BackendChoice;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

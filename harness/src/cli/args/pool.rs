@@ -1,13 +1,12 @@
 //! The options of `warpheap pool`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, Target};
-use super::device::{BackendChoice, DeviceArgs};
-use super::export::{EXPORT_EXAMPLES, PoolExportArgs};
 use super::given;
-use super::output::OutputArgs;
 use super::report::{CompareArgs, PageArgs};
-use clap::{Args, Subcommand};
+use super::run::{DeviceArgs, OutputArgs};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use warpheap_harness::pool_tools::replay::Hosts;
 
 const REPLAY_EXAMPLES: &str = "\
@@ -21,6 +20,17 @@ Examples:
 Exit status: 0 if no pool failed, 1 if one did, 2 if the log is invalid or there is no such pool, 3 without the
 requested GPU, 4 after the time limit, 5 if the machine or the driver fails.";
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  warpheap pool export --trace allocations.csv --format perfetto --out allocations.json
+      Open the file at https://ui.perfetto.dev or in chrome://tracing.
+  warpheap pool export --trace allocations.csv --format pytorch --out allocations.pickle
+      Drop the file on https://pytorch.org/memory_viz.
+  warpheap pool export --trace allocations.csv --format perfetto --out part.json --from 2 --to 2.5 --min-size 1MiB
+
+Exit status: 0 on success, 2 if the log or an option is invalid or no event is left, 5 if the file cannot be
+written.";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   warpheap pool bench
@@ -30,16 +40,6 @@ Examples:
 
 Exit status: 0 if the pools meet all their targets, 1 if one is missed or became worse, 2 if no figure
 or pool has that name, 3 without the requested GPU, 4 after the time limit, 5 if a measurement fails.";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  warpheap pool demo
-  warpheap pool demo caching --backend cuda --json demo.json
-  compute-sanitizer --tool memcheck warpheap pool demo overrun
-      With the feature nvtx, memcheck reports the kernel that writes past the end of its block.
-
-Exit status: 0 if all checks hold, 1 if one does not, 2 if there is no such demonstration, 3 without the requested
-GPU, 4 if a kernel hangs, 5 if the machine or the driver fails.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -77,9 +77,6 @@ pub enum PoolCommand {
     /// Benchmark the pools, each beside the driver's synchronous memory.
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(PoolBenchArgs),
-    /// Demonstrate the pools step by step, and check every step.
-    #[command(after_long_help = DEMO_EXAMPLES)]
-    Demo(PoolDemoArgs),
     /// Show the driver's stream-ordered pools of a device: threshold, used, reserved, reuse.
     ///
     /// These are the device's default pool, and the current one if the program has set another. The
@@ -93,13 +90,12 @@ impl PoolCommand {
     /// What is written, each with its option.
     pub fn outputs(&self) -> Vec<(&'static str, &Target)> {
         given(match self {
-            PoolCommand::Replay(args) => vec![("--json", &args.run.output.json)],
+            PoolCommand::Replay(args) => vec![("--json", &args.output.json)],
             PoolCommand::Export(args) => return vec![("--out", &args.out)],
             PoolCommand::Bench(args) => {
-                vec![("--json", &args.run.output.json), ("--html", &args.page.html)]
+                vec![("--json", &args.output.json), ("--html", &args.page.html)]
             }
-            PoolCommand::Demo(args) => vec![("--json", &args.output.json)],
-            PoolCommand::Show(args) => vec![("--json", &args.run.output.json)],
+            PoolCommand::Show(args) => vec![("--json", &args.output.json)],
         })
     }
 
@@ -109,26 +105,9 @@ impl PoolCommand {
             PoolCommand::Replay(args) => Some(&args.trace),
             PoolCommand::Export(args) => Some(&args.trace),
             PoolCommand::Bench(args) => args.compare.against.as_deref(),
-            PoolCommand::Demo(_) | PoolCommand::Show(_) => None,
+            PoolCommand::Show(_) => None,
         }
     }
-}
-
-/// The options of pool commands that launch no kernels.
-#[derive(Debug, Args)]
-pub struct PoolRunArgs {
-    /// The backend.
-    ///
-    /// Default: auto. The first lines of the output name the device.
-    #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
-    pub backend: BackendChoice,
-    /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
-    ///
-    /// Default: 0, the driver's first.
-    #[arg(long, value_name = "N", value_parser = parse::ordinal)]
-    pub device: Option<u32>,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// `warpheap pool replay`
@@ -151,7 +130,56 @@ pub struct PoolReplayArgs {
     #[arg(long, value_enum, default_value_t = Hosts::One, hide_default_value = true)]
     pub threads: Hosts,
     #[command(flatten)]
-    pub run: PoolRunArgs,
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `warpheap pool export`
+#[derive(Debug, Args)]
+pub struct PoolExportArgs {
+    /// The log; `-` is standard input. Required. It is read twice: a pipe is copied to a temporary
+    /// file.
+    #[arg(long, value_name = "FILE", value_parser = parse::input())]
+    pub trace: PathBuf,
+    /// The format of the export. Required.
+    #[arg(long, value_enum)]
+    pub format: TraceFormat,
+    /// Write the export to this file; `-` is standard output. Required.
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub out: Target,
+    /// Only blocks of at least this size: 4KiB, 1MiB. Default: all.
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
+    pub min_size: Option<u64>,
+    /// Only blocks of at most this size: 4KiB, 1MiB. Default: all.
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
+    pub max_size: Option<u64>,
+    /// Start, in seconds after the first row of the log. Blocks that are live then begin there.
+    ///
+    /// Default: the first row.
+    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero)]
+    pub from: Option<Duration>,
+    /// End, in seconds after the first row of the log.
+    ///
+    /// Default: the last row.
+    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds)]
+    pub to: Option<Duration>,
+    /// Only blocks that were allocated on this stream, as in the log: 3, 0x7f5bd4000000. Repeat it
+    /// for several streams. Default: all.
+    #[arg(long, value_name = "STREAM", value_parser = parse::stream)]
+    pub stream: Vec<u64>,
+    /// Only blocks with this tag. Repeat it for several tags. Default: all, also without a tag.
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+}
+
+/// A format that viewers open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// Chrome trace JSON, for Perfetto and chrome://tracing
+    Perfetto,
+    /// A pickled snapshot, for PyTorch's memory viewer
+    Pytorch,
 }
 
 /// `warpheap pool bench`
@@ -182,25 +210,13 @@ pub struct PoolBenchArgs {
     #[arg(long, value_parser = parse::seed, default_value = "1", hide_default_value = true)]
     pub seed: u64,
     #[command(flatten)]
-    pub run: PoolRunArgs,
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub compare: CompareArgs,
-}
-
-/// `warpheap pool demo`
-#[derive(Debug, Args)]
-pub struct PoolDemoArgs {
-    /// One demonstration: blocks, growable, region, arena, driver, caching, reports, overrun.
-    ///
-    /// Default: all.
-    #[arg(value_name = "NAME", default_value = "all", hide_default_value = true)]
-    pub which: String,
-    #[command(flatten)]
-    pub device: DeviceArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// `warpheap pool show`
@@ -213,5 +229,7 @@ pub struct PoolShowArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub bytes: Option<u64>,
     #[command(flatten)]
-    pub run: PoolRunArgs,
+    pub device: DeviceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

@@ -1,9 +1,8 @@
 //! The options of `warpheap stress`. Their doc comments are the text of `--help`.
 
 use super::super::parse::{self, Sizes, Target};
-use super::device::DeviceArgs;
-use super::output::OutputArgs;
 use super::report::PageArgs;
+use super::run::{LaunchArgs, OutputArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -48,7 +47,7 @@ fn allocators() -> impl TypedValueParser<Value = Allocators> {
 #[derive(Debug, Args)]
 pub struct StressArgs {
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub launch: LaunchArgs,
     /// The allocator.
     ///
     /// Default: all, one after the other.

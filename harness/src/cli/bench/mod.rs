@@ -22,9 +22,9 @@ const ROUNDS: u32 = 20;
 /// Measures the selected figures, or runs a suite. A missed target is a fault.
 pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     if let Some(suite) = args.suite {
-        return suite::run(suite.into(), &args, console);
+        return suite::run(suite, &args, console);
     }
-    if args.device.backend == BackendChoice::Cpu {
+    if args.launch.device.backend == BackendChoice::Cpu {
         return Err(Failure::usage(
             "figures are measured on a GPU; use --backend cuda, or --suite quick on the CPU",
         ));
@@ -39,7 +39,7 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
         )));
     }
     let old = old(&args.compare, "bench")?;
-    let chosen = Chosen::cuda(args.device.gpu, &kernels)?;
+    let chosen = Chosen::cuda(args.launch, &kernels)?;
     let name = chosen.device.info()?.name;
     old.iter().try_for_each(|old| old.check_device(&name)).map_err(Failure::usage)?;
     console.say(format_args!("warpheap bench, the median of {} rounds of each figure", config.rounds));

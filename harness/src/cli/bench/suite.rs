@@ -40,12 +40,12 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
 /// The device with the kernels. The CPU does not run the full suite.
 fn device(suite: Suite, args: &BenchArgs) -> Result<Chosen, Failure> {
     let kernels = suite::kernels(suite);
-    match (suite, args.device.backend) {
+    match (suite, args.launch.device.backend) {
         (Suite::Full, BackendChoice::Cpu) => {
             Err(Failure::usage("the full suite requires a GPU; use --suite quick on the CPU"))
         }
-        (Suite::Full, _) => Chosen::cuda(args.device.gpu, &kernels),
-        (Suite::Quick | Suite::Load, _) => choose(args.device, None, &kernels),
+        (Suite::Full, _) => Chosen::cuda(args.launch, &kernels),
+        (Suite::Quick | Suite::Load, _) => choose(args.launch, None, &kernels),
     }
 }
 

@@ -1,11 +1,11 @@
 //! `warpheap doctor`: reports what is installed, what works, and how to fix the rest.
 //!
-//! `examine` collects the findings, with a kernel that runs on every backend (`selftest`); `tell`
+//! `findings` collects the findings, with a kernel that runs on every backend (`selftest`); `text`
 //! prints them.
 
-mod examine;
+mod findings;
 mod selftest;
-mod tell;
+mod text;
 
 use super::args::DoctorArgs;
 use super::console::Console;
@@ -14,8 +14,8 @@ use super::status::{Failure, Status};
 
 /// Examines everything. Fails only if no backend is usable.
 pub fn run(args: DoctorArgs, console: &Console) -> Result<Status, Failure> {
-    let findings = examine::examine();
-    tell::tell(&findings, console);
+    let findings = findings::examine();
+    text::tell(&findings, console);
     write_results(args.json.as_ref(), "doctor", None, None, &findings, console)?;
     Ok(if findings.works() { Status::Clean } else { Status::NoDevice })
 }

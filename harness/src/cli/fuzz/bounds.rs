@@ -23,15 +23,14 @@ pub fn is_short(command: &Command) -> bool {
     match command {
         Command::Stress(args) => is_short_stress(args),
         Command::Doctor(_) => false,
-        Command::Bench(args) => is_on_cpu(args.device.backend) && args.suite.is_none(),
+        Command::Bench(args) => is_on_cpu(args.launch.device.backend) && args.suite.is_none(),
         Command::Map(args) => is_short_map(args),
         Command::Report(_) => true,
         Command::Pool(args) => match &args.command {
-            PoolCommand::Replay(args) => is_on_cpu(args.run.backend),
+            PoolCommand::Replay(args) => is_on_cpu(args.device.backend),
             PoolCommand::Export(_) => true,
             PoolCommand::Bench(args) => is_short_bench(args),
-            PoolCommand::Demo(args) => is_on_cpu(args.device.backend) && args.which == "region",
-            PoolCommand::Show(args) => is_on_cpu(args.run.backend) && bytes(args.bytes),
+            PoolCommand::Show(args) => is_on_cpu(args.device.backend) && bytes(args.bytes),
         },
     }
 }
@@ -41,7 +40,7 @@ fn is_on_cpu(backend: BackendChoice) -> bool {
 }
 
 fn is_short_stress(args: &StressArgs) -> bool {
-    let is_on_cpu = args.replay || is_on_cpu(args.device.backend);
+    let is_on_cpu = args.replay || is_on_cpu(args.launch.device.backend);
     let threads = args.threads.is_some_and(|threads| is_bounded(threads.into(), 512, 1 << 31));
     let has_end = args.rounds.is_some_and(|rounds| rounds <= 2)
         || args.seconds.is_some_and(|time| time <= Duration::from_millis(10))
@@ -59,7 +58,7 @@ fn is_short_map(args: &MapArgs) -> bool {
 fn is_short_bench(args: &PoolBenchArgs) -> bool {
     let allocations = args.allocations.is_some_and(|count| count <= 64);
     let threads = is_bounded(args.threads.into(), 4, 1 << 20);
-    is_on_cpu(args.run.backend) && allocations && threads && args.rounds <= 2
+    is_on_cpu(args.device.backend) && allocations && threads && args.rounds <= 2
 }
 
 /// Whether a run from the folder `from` writes only to `folder`, or to devices that keep nothing.
@@ -81,10 +80,9 @@ pub fn is_quiet(command: &Command) -> bool {
         Command::Stress(args) => Some(args.output.watchdog),
         Command::Bench(args) => Some(args.output.watchdog),
         Command::Pool(args) => match &args.command {
-            PoolCommand::Replay(args) => Some(args.run.output.watchdog),
-            PoolCommand::Bench(args) => Some(args.run.output.watchdog),
-            PoolCommand::Demo(args) => Some(args.output.watchdog),
-            PoolCommand::Show(args) => Some(args.run.output.watchdog),
+            PoolCommand::Replay(args) => Some(args.output.watchdog),
+            PoolCommand::Bench(args) => Some(args.output.watchdog),
+            PoolCommand::Show(args) => Some(args.output.watchdog),
             PoolCommand::Export(_) => None,
         },
         Command::Doctor(_) | Command::Map(_) | Command::Report(_) => None,

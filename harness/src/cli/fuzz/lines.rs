@@ -136,7 +136,7 @@ fn any_line_of((path, command): &(Vec<String>, Command)) -> BoxedStrategy<Vec<Wo
         "stress" => &["--backend=cpu", "--threads=256", "--rounds=1"],
         "bench" if path.len() == 2 => &["--backend=cpu", "--allocations=2", "--rounds=1", "--threads=2"],
         "map" => &["--backend=cpu", "--bytes=1MiB"],
-        "bench" | "replay" | "demo" | "show" => &["--backend=cpu"],
+        "bench" | "replay" | "show" => &["--backend=cpu"],
         _ => &[],
     };
     let start: Vec<Word> = start.iter().map(|word| Word::from(*word)).collect();

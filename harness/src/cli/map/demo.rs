@@ -1,4 +1,5 @@
-//! Heaps to draw.
+//! Heaps to draw. The pictures and reports of `docs/guide/map.md`, `docs/guide/out-of-memory.md`
+//! and `docs/gallery.md` show them.
 
 use super::super::args::DemoHeap;
 use std::alloc::Layout;
@@ -6,7 +7,8 @@ use warpheap::device_pools::{Heap, HeapMap};
 use warpheap::{Device, Result};
 use warpheap_device::kernel::DevicePtr;
 
-/// Of the blocks that fragment a heap, one in so many stays. A run of the class has more blocks.
+/// One of this many blocks of a fragmented heap stays allocated. A run of the class has more
+/// blocks.
 const SURVIVORS: usize = 16;
 /// Bytes of the blocks that fragment a heap.
 const TEMPORARY: usize = 4096;

@@ -5,7 +5,7 @@
 mod demo;
 mod read;
 
-use super::args::{BackendChoice, ColourChoice, DemoHeap, MapArgs};
+use super::args::{BackendChoice, ColourChoice, DemoHeap, DeviceArgs, MapArgs};
 use super::backend::choose_bare;
 use super::console::Console;
 use super::results::{watchdog, write_target};
@@ -53,7 +53,8 @@ pub fn run(args: MapArgs, console: &Console) -> Result<Status, Failure> {
 }
 
 fn demo_maps(kind: DemoHeap, args: &MapArgs, console: &Console) -> Result<Vec<HeapMap>, Failure> {
-    let bare = choose_bare(args.backend.unwrap_or(BackendChoice::Auto), args.device)?;
+    let backend = args.backend.unwrap_or(BackendChoice::Auto);
+    let bare = choose_bare(DeviceArgs { backend, device: args.device })?;
     let watchdog = watchdog(WATCHDOG, "making the heap", ADVICE);
     let maps = demo::maps(&bare.device, kind, args.bytes.unwrap_or(DEMO_BYTES))?;
     drop(watchdog);

@@ -3,10 +3,10 @@
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
-use super::super::named::{choose_named, pools};
 use super::super::report::{old, report_run};
 use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
+use super::{choose_named, pools};
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use warpheap::{Backend, DeviceInfo};
@@ -25,14 +25,14 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     let figures = bench::names().map(|name| (name, ()));
     choose_named(figures, &args.figure, "figure", |name| name.contains(&args.figure))?;
     let old = old(&args.compare, "pool-bench")?;
-    let chosen = choose_bare(args.run.backend, args.run.device)?;
+    let chosen = choose_bare(args.device)?;
     let info = chosen.device.info()?;
     old.iter().try_for_each(|old| old.check_device(&info.name)).map_err(Failure::usage)?;
     let config = config(&args, pools, &info)?;
     console.say(format_args!("warpheap pool bench, the median of {} rounds of each pair", config.rounds));
     chosen.say(console)?;
     tell_limits(&config, &info, console);
-    let arm = |what: String| watchdog(args.run.output.watchdog, what, ADVICE);
+    let arm = |what: String| watchdog(args.output.watchdog, what, ADVICE);
     let mut armed = arm("setting up".into());
     let report = bench::run(&chosen.device, &config, &mut |figure| {
         tracing::info!(figure, "measuring");
@@ -40,7 +40,7 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     })?;
     drop(armed);
     let status = conclude(&report, console);
-    let json = args.run.output.json.as_ref();
+    let json = args.output.json.as_ref();
     let results = write_results(json, "pool-bench", Some(&info), None, &report, console)?;
     report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
 }

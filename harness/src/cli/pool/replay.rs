@@ -4,9 +4,9 @@ use super::super::args::PoolReplayArgs;
 use super::super::backend::choose_bare;
 use super::super::console::Console;
 use super::super::input;
-use super::super::named::pools;
 use super::super::results::{watchdog, write_results};
 use super::super::status::{Failure, Status};
+use super::pools;
 use crate::report::human::{BinaryBytes, Count, Seconds};
 use crate::report::table::Summary;
 use serde::Serialize;
@@ -30,7 +30,7 @@ const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or r
 pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     let pools = pools(&args.pool)?;
     let trace = read(&args.trace)?;
-    let chosen = choose_bare(args.run.backend, args.run.device)?;
+    let chosen = choose_bare(args.device)?;
     console.say(format_args!("warpheap pool replay of {}", input::name(&args.trace)));
     chosen.say(console)?;
     tell_trace(trace.summary(), console);
@@ -38,14 +38,14 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);
-        let _watchdog = watchdog(args.run.output.watchdog, what, ADVICE);
+        let _watchdog = watchdog(args.output.watchdog, what, ADVICE);
         reports.push(replay(&chosen.device, kind, &trace, config)?);
     }
     let status = conclude(&reports, console);
     let threads = if config.hosts == Hosts::One { 1 } else { trace.summary().threads };
     let data = Results { trace: trace.summary(), bytes: args.bytes, threads, pools: &reports };
     let info = chosen.device.info()?;
-    write_results(args.run.output.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
+    write_results(args.output.json.as_ref(), "pool-replay", Some(&info), None, data, console)?;
     Ok(status)
 }
 

@@ -58,15 +58,15 @@ const ADVICE: &str = "Check whether `warpheap doctor` gets a response from the d
 
 /// Shows the pools of the selected device.
 pub fn run(args: PoolShowArgs, console: &Console) -> Result<Status, Failure> {
-    let chosen = choose_bare(args.run.backend, args.run.device)?;
-    let watchdog = watchdog(args.run.output.watchdog, "asking the driver for its pools", ADVICE);
+    let chosen = choose_bare(args.device)?;
+    let watchdog = watchdog(args.output.watchdog, "asking the driver for its pools", ADVICE);
     let shown = look(&chosen.device, args.bytes).map_err(failure)?;
     drop(watchdog);
     console.say("warpheap pool show");
     chosen.say(console)?;
     tell(&shown, console);
     let info = chosen.device.info()?;
-    write_results(args.run.output.json.as_ref(), "pool-show", Some(&info), None, shown, console)?;
+    write_results(args.output.json.as_ref(), "pool-show", Some(&info), None, shown, console)?;
     Ok(Status::Clean)
 }
 

@@ -1,11 +1,10 @@
 //! `warpheap stress`: configures the harness, watches it, and reports the result.
 //!
-//! `session` turns arguments into runs, `watch` monitors them, `outcome` keeps their results,
-//! `narrate` prints them.
+//! `session` turns arguments into runs and makes them, `watch` monitors them, `text` prints their
+//! results.
 
-mod narrate;
-mod outcome;
 mod session;
+mod text;
 mod watch;
 
 use super::args::StressArgs;
@@ -16,9 +15,8 @@ use super::report::report_run;
 use super::results::{write_results, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
-use outcome::{Outcome, outcome_of};
 use serde::Serialize;
-use session::Session;
+use session::{Outcome, Session};
 use watch::Watch;
 
 /// The kept results of all runs.
@@ -35,23 +33,23 @@ struct StressResults<'a> {
 /// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     if args.delays.as_ref().is_some_and(|points| *points == ["list"]) {
-        narrate::points(console);
+        text::points(console);
         return Ok(Status::Clean);
     }
     let session = Session::new(&args)?;
     let advice = after_a_hang(session.chosen.device.backend(), session.replay);
     let mut watch = Watch::new(*console, args.output.watchdog, advice, session.seed);
-    narrate::opening(&session, console)?;
+    text::opening(&session, console)?;
     let mut outcomes = Vec::new();
     for config in &session.configs {
-        outcomes.push(outcome_of(&session, config, &mut watch));
+        outcomes.push(session.run(config, &mut watch));
         // After a kernel fault the device runs nothing more.
         if outcomes.last().is_some_and(|outcome| outcome.report.is_none()) {
             break;
         }
     }
     watch.finish();
-    let exit = narrate::closing(&session, &outcomes, console);
+    let exit = text::closing(&session, &outcomes, console);
     if let Some(target) = &args.map {
         save_map(target, &outcomes, console)?;
     }

@@ -1,14 +1,16 @@
-//! From arguments to runs: all defaults, and the command that repeats a run.
+//! From arguments to runs and their results: all defaults, and the command that repeats a run.
 
 use super::super::args::{BackendChoice, StressArgs};
 use super::super::backend::{Chosen, choose};
 use super::super::parse::Sizes;
-use super::super::status::Failure;
+use super::super::status::{Failure, Status};
+use super::watch::Watch;
+use serde::Serialize;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::simt::Mode;
 use warpheap_harness::stress::{
-    AllocatorKind, Delays, Limit, Plant, SizeMix, StressConfig, StressReport, Workload,
+    AllocatorKind, Delays, Limit, Plant, SizeMix, StressConfig, StressReport, Workload, stress,
 };
 
 /// Threads per stream on a GPU: more than any GPU holds at once.
@@ -40,6 +42,24 @@ pub struct Session {
     pub left_out: Vec<(AllocatorKind, &'static str)>,
 }
 
+/// The status of a run without a finding in which no delay took place.
+pub const UNDELAYED: &str = "no thread was delayed";
+
+/// Result of one run.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub allocator: AllocatorKind,
+    /// `clean`, `fault`, or another end.
+    pub status: &'static str,
+    /// Why the run has no report.
+    pub error: Option<String>,
+    pub report: Option<StressReport>,
+    /// The command that repeats the run, up to the first fault.
+    pub reproduce: String,
+    #[serde(skip)]
+    pub exit: Status,
+}
+
 impl Session {
     /// Fails if the arguments cannot be run.
     pub fn new(args: &StressArgs) -> Result<Session, Failure> {
@@ -57,7 +77,7 @@ impl Session {
         }
         let base = StressConfig::new().workload(workload).plant(plant);
         let kernels: Vec<_> = kinds.iter().flat_map(|kind| base.clone().allocator(*kind).kernels()).collect();
-        let chosen = choose(args.device, mode, &kernels)?;
+        let chosen = choose(args.launch, mode, &kernels)?;
         let (threads, rounds) = match chosen.device.backend() {
             Backend::Cuda => (CUDA_THREADS, CUDA_ROUNDS),
             _ if args.replay => (REPLAY_THREADS, CPU_ROUNDS),
@@ -90,6 +110,38 @@ impl Session {
         let configs: Vec<_> = kinds.into_iter().map(config).collect();
         configs.iter().try_for_each(|config| config.validate(&chosen.device))?;
         Ok(Session { chosen, replay: args.replay, seed, configs, points, left_out })
+    }
+
+    /// Runs `config`.
+    pub fn run(&self, config: &StressConfig, watch: &mut Watch) -> Outcome {
+        let allocator = config.allocator;
+        watch.start(config, &self.reproduce(config, None));
+        let chosen = &self.chosen;
+        let result = stress(&chosen.device, &chosen.own, config, &mut |progress| watch.update(progress));
+        watch.stop();
+        match result {
+            Ok(report) => {
+                let delayed = report.delays.as_ref().is_none_or(|delays| delays.total > 0);
+                let (status, exit) = match (report.is_clean(), config.plant) {
+                    (true, None) if delayed => ("clean", Status::Clean),
+                    (true, None) => (UNDELAYED, Status::Failed),
+                    (true, Some(_)) => ("planted fault missed", Status::Failed),
+                    (false, _) => ("fault", Status::Fault),
+                };
+                let reproduce = self.reproduce(config, Some(&report));
+                Outcome { allocator, status, error: None, report: Some(report), reproduce, exit }
+            }
+            Err(error) => {
+                let Failure { status: exit, message } = error.into();
+                let status = match exit {
+                    Status::Hung => "hung",
+                    Status::Fault => "crashed",
+                    _ => "failed",
+                };
+                let reproduce = self.reproduce(config, None);
+                Outcome { allocator, status, error: Some(message), report: None, reproduce, exit }
+            }
+        }
     }
 
     /// The command that repeats a run, up to the round of the first fault in `report`.
@@ -125,7 +177,7 @@ impl Session {
 
 /// Fails on options that contradict each other.
 fn check_combination(args: &StressArgs) -> Result<(), Failure> {
-    if args.replay && args.device.backend == BackendChoice::Cuda {
+    if args.replay && args.launch.device.backend == BackendChoice::Cuda {
         return Err(Failure::usage(
             "--replay schedules the threads, so a run on a GPU cannot be replayed; leave out --replay, or use \
              --backend cpu",

@@ -6,8 +6,8 @@
 use super::comparison::Comparison;
 use super::config::{MIB, PoolBenchConfig};
 use crate::pool_tools::kinds::PoolKind;
+use crate::pool_tools::player::Spread;
 use crate::pool_tools::script::Demand;
-use crate::pool_tools::spread::Spread;
 use crate::threads::start;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;

@@ -12,7 +12,7 @@
 use super::comparison::Comparison;
 use super::config::{LARGEST, MIB};
 use crate::pool_tools::kinds::PoolKind;
-use crate::pool_tools::play::{Hosts, play, time};
+use crate::pool_tools::player::{Hosts, play, time};
 use crate::pool_tools::script::Script;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;

@@ -59,7 +59,7 @@ fn figures_are_held_to_the_bars_exactly() {
             ..random(CACHING, 0.0432 + 1e-3 * more, 115 + more as u64)
         };
         report.random = vec![random(DRIVER, 8.0, 100), slow, random(BLOCKS, 9.0, 999)];
-        bars::judge(&mut report);
+        report::judge(&mut report);
         assert_eq!(report.pairs[0].comparison.driver_ratio, Some(1.0));
         assert!(report.pairs[0].comparison.bars.is_empty(), "the driver is held to nothing");
         met(&report)
@@ -74,7 +74,7 @@ fn figures_are_held_to_the_bars_exactly() {
 fn bars_are_held_on_a_gpu_alone() {
     let measured = vec![pair(DRIVER, pairs::ONE_SIZE, 1, 50.0), pair(CACHING, pairs::ONE_SIZE, 1, 25.0)];
     let mut report = PoolBenchReport { pairs: measured, ..PoolBenchReport::default() };
-    bars::judge(&mut report);
+    report::judge(&mut report);
     assert_eq!((report.pairs[1].comparison.driver_ratio, report.judged().count()), (Some(2.0), 0));
     assert_eq!(report.pairs[1].comparison.driver_pool_ratio, None);
 }

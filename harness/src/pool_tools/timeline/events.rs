@@ -1,76 +1,132 @@
-//! The events of a log inside a part of the time.
+//! The events of a log that pass a filter.
+//!
+//! I1: `live` has the address of each live block of the log; the block too, if it is exported.
 
-use super::matcher::{Block, Matcher};
-use super::rows::Ordered;
-use super::{Filter, Row};
-use std::collections::VecDeque;
+use super::event::{Block, Event, EventKind, EventsSummary, Tag};
+use super::rows::{Ordered, Row};
+use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 use warpheap::Result;
+use warpheap::host_pools::{LogAction, LogRecord};
 
-/// A change of a block, or a failed call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Event {
-    /// Nanoseconds, as in the log.
-    pub time: u64,
-    /// What happened.
-    pub kind: EventKind,
-    /// The calling thread, as in the log.
-    pub thread: u64,
-    /// The stream of the call, as in the log.
-    pub stream: u64,
-    /// The block. For a failed call without a live block, the requested one.
-    pub block: Block,
+/// Selects blocks by their allocation, and a part of the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Smallest size in bytes.
+    pub min_size: Option<u64>,
+    /// Largest size in bytes.
+    pub max_size: Option<u64>,
+    /// Start, in nanoseconds after the first row of the log. Blocks that are live then are
+    /// allocated at this time.
+    pub from: Option<u64>,
+    /// End, in nanoseconds after the first row of the log.
+    pub to: Option<u64>,
+    /// Streams of the allocations, as in the log. Empty for all.
+    pub streams: Vec<u64>,
+    /// Tags. Empty for all, also for blocks without a tag.
+    pub tags: Vec<String>,
 }
 
-/// What happened to a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// It was allocated. Blocks that are live at the start of the filter are allocated then.
-    Alloc,
-    /// It was freed.
-    Free,
-    /// Its address was allocated again, without a free in the log.
-    Lost,
-    /// The allocation failed.
-    AllocFailure,
-    /// The free failed.
-    FreeFailure,
-}
-
-impl Event {
-    /// The allocation of `block`, shown at `time`.
-    pub(super) fn alloc(time: u64, block: &Block) -> Event {
-        let Block { thread, stream, .. } = *block;
-        Event { time, kind: EventKind::Alloc, thread, stream, block: block.clone() }
+impl Filter {
+    /// Whether the block of an allocation is exported.
+    fn accepts(&self, row: &Row) -> bool {
+        let LogRecord { size, stream, tag, .. } = row.record();
+        let has_size =
+            self.min_size.is_none_or(|min| *size >= min) && self.max_size.is_none_or(|max| *size <= max);
+        let has_tag = || tag.as_ref().is_some_and(|tag| self.tags.iter().any(|one| **one == **tag));
+        has_size
+            && (self.streams.is_empty() || self.streams.contains(stream))
+            && (self.tags.is_empty() || has_tag())
     }
 }
 
-/// What the rows so far contained.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EventsSummary {
-    /// Rows.
-    pub rows: u64,
-    /// Allocations.
-    pub allocations: u64,
-    /// Frees of live blocks.
-    pub frees: u64,
-    /// Failed calls.
-    pub failures: u64,
-    /// Calls of zero bytes, which are not exported.
-    pub empty: u64,
-    /// Frees of addresses that were not live, which are not exported.
-    pub unmatched_frees: u64,
-    /// Allocations of a live address. The earlier block ends there.
-    pub allocated_twice: u64,
-    /// Exported events.
-    pub events: u64,
-    /// The largest number of live blocks, exported or not.
-    pub peak_live_blocks: usize,
-    /// The largest number of rows in memory.
-    pub most_held_rows: usize,
+/// Matches frees with allocations.
+#[derive(Debug)]
+struct Matcher {
+    filter: Filter,
+    live: HashMap<u64, Option<Block>>,
+    blocks: u64,
+}
+
+impl Matcher {
+    fn new(filter: Filter) -> Matcher {
+        Matcher { filter, live: HashMap::new(), blocks: 0 }
+    }
+
+    /// The exported blocks that are live, in the order of their allocation.
+    fn live(&self) -> Vec<Block> {
+        let mut live: Vec<Block> = self.live.values().flatten().cloned().collect();
+        live.sort_by_key(|block| block.id);
+        live
+    }
+
+    /// Passes the events of a row to `add`.
+    fn row(&mut self, row: Row, summary: &mut EventsSummary, add: impl FnMut(Event)) {
+        summary.rows += 1;
+        // A live block is not empty. A program that does not know its size may free it with 0.
+        let is_free = row.record().action == LogAction::Free;
+        let is_of_block = is_free && self.live.contains_key(&row.record().pointer);
+        match row.record().action {
+            _ if row.record().size == 0 && !is_of_block => summary.empty += 1,
+            LogAction::Allocate => self.allocate(row, summary, add),
+            LogAction::Free => self.free(&row, summary, add),
+            LogAction::AllocateFailure | LogAction::FreeFailure => self.fail(row, summary, add),
+        }
+    }
+
+    fn allocate(&mut self, row: Row, summary: &mut EventsSummary, mut add: impl FnMut(Event)) {
+        summary.allocations += 1;
+        let is_accepted = self.filter.accepts(&row);
+        let block = self.block(&row);
+        let event = Event::alloc(block.allocated, &block);
+        let before = self.live.insert(block.address, is_accepted.then_some(block));
+        summary.allocated_twice += u64::from(before.is_some());
+        if let Some(block) = before.flatten() {
+            add(Event { kind: EventKind::Lost, block, ..event });
+        }
+        if is_accepted {
+            add(event);
+        }
+        summary.peak_live_blocks = summary.peak_live_blocks.max(self.live.len());
+    }
+
+    fn free(&mut self, row: &Row, summary: &mut EventsSummary, mut add: impl FnMut(Event)) {
+        let LogRecord { time, thread, stream, pointer, .. } = *row.record();
+        match self.live.remove(&pointer) {
+            None => summary.unmatched_frees += 1,
+            Some(block) => {
+                summary.frees += 1;
+                if let Some(block) = block {
+                    add(Event { time, kind: EventKind::Free, thread, stream, block });
+                }
+            }
+        }
+    }
+
+    /// A failed free is that of its live block, if there is one.
+    fn fail(&mut self, row: Row, summary: &mut EventsSummary, mut add: impl FnMut(Event)) {
+        summary.failures += 1;
+        let LogRecord { time, thread, stream, pointer, action, .. } = *row.record();
+        let (kind, live) = match action {
+            LogAction::FreeFailure => (EventKind::FreeFailure, self.live.get(&pointer).cloned()),
+            _ => (EventKind::AllocFailure, None),
+        };
+        let block = match live {
+            Some(block) => block,
+            None => self.filter.accepts(&row).then(|| self.block(&row)),
+        };
+        if let Some(block) = block {
+            add(Event { time, kind, thread, stream, block });
+        }
+    }
+
+    fn block(&mut self, row: &Row) -> Block {
+        self.blocks += 1;
+        let LogRecord { time, thread, stream, pointer, size, align, .. } = *row.record();
+        let (id, address, bytes, allocated) = (self.blocks, pointer, size, time);
+        let tag = row.record().tag.clone().map(Tag);
+        Block { id, address, bytes, align, thread, stream, allocated, tag }
+    }
 }
 
 /// The events that pass a filter, in order of time.

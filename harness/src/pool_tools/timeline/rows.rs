@@ -1,6 +1,5 @@
 //! The rows of a log in order of time.
 
-use super::LATE_WINDOWS;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
@@ -9,6 +8,10 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 use warpheap::host_pools::{LogReader, LogRecord, LogRow, LogTicks};
 use warpheap::{Error, Result};
+
+/// Most late rows of a log, in windows. More are not a few slow calls: the log is not in order of
+/// time.
+pub(super) const LATE_WINDOWS: usize = 64;
 
 /// A row. Rows are ordered by time, then by line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The order of rows, the events of a log, and filters.
 
+use super::rows::LATE_WINDOWS;
 use super::*;
 use proptest::prelude::*;
 use std::io::Cursor;

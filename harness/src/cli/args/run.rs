@@ -1,7 +1,9 @@
-//! The options of the device. Their doc comments are the text of `--help`.
+//! The options of a run: its device, its results and its time limit. Their doc comments are the
+//! text of `--help`.
 
-use super::super::parse;
+use super::super::parse::{self, Target};
 use clap::{Args, ValueEnum};
+use std::time::Duration;
 
 /// The backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,23 +24,40 @@ pub struct DeviceArgs {
     /// Default: auto. The first lines of the output name the device.
     #[arg(long, value_enum, default_value_t = BackendChoice::Auto, hide_default_value = true)]
     pub backend: BackendChoice,
-    #[command(flatten)]
-    pub gpu: GpuArgs,
-}
-
-/// The GPU, and its kernels.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct GpuArgs {
     /// Ordinal of the GPU; `warpheap doctor` lists them. Requires a GPU.
     ///
     /// Default: 0, the driver's first.
     #[arg(long, value_name = "N", value_parser = parse::ordinal)]
     pub device: Option<u32>,
+}
+
+/// The device and the kernels of a run that launches kernels.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LaunchArgs {
+    #[command(flatten)]
+    pub device: DeviceArgs,
     /// The set of kernels that the GPU runs. Requires a GPU.
     ///
     /// Default: the newest set that the GPU supports.
     #[arg(long, value_enum, value_name = "ARCH")]
     pub kernels: Option<KernelsChoice>,
+}
+
+/// The options of all commands that run kernels or pools.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Write the results, and how to reproduce them, to this file; `-` is standard output.
+    ///
+    /// Default: none.
+    #[arg(long, value_name = "FILE", value_parser = parse::target())]
+    pub json: Option<Target>,
+    /// Exit with status 4 if a step (a round, a figure, a pool) takes longer than this many
+    /// seconds; 0 disables the limit. A hung kernel cannot be cancelled, so such a run writes no
+    /// results.
+    ///
+    /// Default: 300.
+    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds_or_zero, default_value = "300", hide_default_value = true)]
+    pub watchdog: Duration,
 }
 
 /// The architectures that this program has kernels for.

@@ -3,8 +3,7 @@
 use super::super::console::Console;
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
-use super::outcome::{Outcome, UNDELAYED};
-use super::session::Session;
+use super::session::{Outcome, Session, UNDELAYED};
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
 use clap::ValueEnum;

@@ -1,7 +1,7 @@
 //! Prints the findings: one line each, and advice under what is missing.
 
 use super::super::console::Console;
-use super::examine::{Cpu, Cuda, Findings, Gpu, Kernels};
+use super::findings::{Cpu, Cuda, Findings, Gpu, Kernels};
 use super::selftest::SelfTest;
 use crate::report::human::{BinaryBytes, Count};
 use warpheap_harness::build_info;

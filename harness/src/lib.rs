@@ -23,3 +23,6 @@ mod threads;
 
 pub use error::{Error, Result};
 pub use own::OwnModule;
+
+/// A name in results: static in those of a run, owned in those that were read from a file.
+type Name = std::borrow::Cow<'static, str>;

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::timing::BLOCK;
 use super::{churn, heap, pools};
 use crate::{Error, OwnModule, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warpheap::driver::{Backend, Device};
 use warpheap::error::{NotSupported, OutOfMemory};
 
@@ -21,18 +21,22 @@ pub struct BenchConfig {
 }
 
 /// All figures of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BenchReport {
     /// Threads in a block.
+    #[serde(default)]
     pub block: u32,
     /// Timed rounds of each figure.
     pub rounds: u32,
     /// The figures, in measurement order.
+    #[serde(default)]
     pub figures: Vec<Figure>,
     /// Skipped figures, and the reasons.
+    #[serde(default)]
     pub left_out: Vec<String>,
     /// Figures without a value because the measured code failed its checks, and what was wrong.
+    #[serde(default)]
     pub wrong: Vec<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::kernels::bench::bench_spin;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
@@ -21,7 +21,7 @@ const LEAST_ROUNDS: usize = 2;
 const SPIN_NANOS: u64 = 40_000;
 
 /// Times of the rounds, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The median round.
     pub median_us: f64,

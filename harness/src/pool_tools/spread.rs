@@ -1,9 +1,9 @@
 //! Summary statistics of many times.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Durations of calls or rounds, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
     pub median: f64,

@@ -10,6 +10,6 @@ pub mod human;
 pub mod palette;
 pub mod printable;
 pub mod provenance;
-pub mod saved;
+pub mod results;
 pub mod table;
 pub mod trace;

@@ -7,10 +7,14 @@ fn is_unprintable(one: char) -> bool {
     (one.is_control() && !['\n', '\t'].contains(&one)) || ['\u{fffe}', '\u{ffff}'].contains(&one)
 }
 
+/// The text, without unprintable characters.
+pub fn printable(text: &str) -> String {
+    text.replace(is_unprintable, "\u{fffd}")
+}
+
 /// Replaces unprintable characters in all texts of a file that was read, and in the names of its
 /// fields.
 pub fn make_printable(value: &mut Value) {
-    let printable = |text: &str| text.replace(is_unprintable, "\u{fffd}");
     match value {
         Value::String(text) if text.contains(is_unprintable) => *text = printable(text),
         Value::Array(values) => values.iter_mut().for_each(make_printable),

@@ -2,8 +2,8 @@
 
 use super::kinds::AllocatorKind;
 use super::validate::invalid;
-use crate::Result;
-use serde::Serialize;
+use crate::{Name, Result};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use warpheap::driver::Module;
 use warpheap_device::alloc::DeviceAlloc;
@@ -96,7 +96,7 @@ pub(super) struct DelayPlan {
 }
 
 /// The delays of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DelayReport {
     /// A thread that passed a point was delayed with a probability of 1 in this number.
@@ -104,7 +104,7 @@ pub struct DelayReport {
     /// All delays that took place. A run with 0 says no more than a run without delays.
     pub total: u64,
     /// The delays at each selected point.
-    pub points: BTreeMap<&'static str, u64>,
+    pub points: BTreeMap<Name, u64>,
 }
 
 /// Delays that are switched on.
@@ -128,9 +128,10 @@ impl RunDelays {
     /// The delays that took place.
     pub fn report(&self) -> Result<DelayReport> {
         #[cfg(feature = "delays")]
-        let points = BTreeMap::from_iter(self.delays.counts()?);
+        let counts = self.delays.counts()?;
         #[cfg(not(feature = "delays"))]
-        let points = BTreeMap::from_iter(self.plan.points.iter().map(|name| (*name, 0)));
+        let counts: Vec<_> = self.plan.points.iter().map(|name| (*name, 0)).collect();
+        let points = counts.into_iter().map(|(name, count)| (name.into(), count)).collect::<BTreeMap<_, _>>();
         Ok(DelayReport { one_in: self.plan.one_in, total: points.values().sum(), points })
     }
 }

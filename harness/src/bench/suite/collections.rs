@@ -50,7 +50,8 @@ where
         .and_then(|heap| Ok((heap, time(setup.bench, &malloc.module, name, kernel, &sums)?)));
     let Some((heap, malloc)) = outcome(measured, || name.to_owned(), results)? else { return Ok(()) };
     let (heap_us, cuda_malloc_us) = (heap.median_us, malloc.median_us);
-    let ratio = cuda_malloc_us / heap_us;
+    let ratio = Some(cuda_malloc_us / heap_us).filter(|ratio| ratio.is_finite());
+    let name = name.into();
     results.report.collections.push(Collection { name, threads, heap_us, cuda_malloc_us, ratio });
     Ok(())
 }

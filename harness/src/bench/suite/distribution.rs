@@ -1,32 +1,37 @@
 //! Percentiles and histograms of durations.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The durations of the calls of all launches. A percentile is the median of those of the launches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// The number of launches.
+    #[serde(default)]
     pub launches: u32,
     /// The number of calls.
     pub calls: u64,
     /// The median: half of the calls took at most this.
     pub p50: u64,
     /// 99 % of the calls took at most this.
+    #[serde(default)]
     pub p99: u64,
     /// 99.9 % of the calls took at most this.
     pub p999: u64,
     /// The smallest `p999` of a launch.
+    #[serde(default)]
     pub p999_min: u64,
     /// The largest `p999` of a launch.
+    #[serde(default)]
     pub p999_max: u64,
     /// The longest call.
     pub max: u64,
     /// Calls by duration, with four bins per doubling. Without the empty bins at both ends.
+    #[serde(default)]
     pub histogram: Vec<Bin>,
 }
 
 /// Calls that took at most `upto`, and more than the `upto` of the previous bin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bin {
     /// The upper bound, inclusive.
     pub upto: u64,

@@ -2,28 +2,33 @@
 
 use super::distribution::{Distribution, percentile};
 use super::report::Operation;
+use crate::Name;
 use crate::suite_kernels::{FAILED, NOT_CALLED};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The durations of single calls in one situation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Latency {
     /// Contender, operation and situation.
+    #[serde(default)]
     pub name: String,
     /// What was measured, as in a series.
-    pub contender: &'static str,
-    /// The operation: an allocation or a free.
-    pub operation: Operation,
+    pub contender: Name,
+    /// [`Operation::name`] of an allocation or a free.
+    pub operation: Name,
     /// `one size`, `contention`, `near exhaustion` or `refill`.
-    pub situation: &'static str,
-    /// Threads of the kernel.
+    pub situation: Name,
+    /// Threads of the kernel; 0 if unknown.
+    #[serde(default)]
     pub threads: u32,
-    /// The size of the blocks.
+    /// The size of the blocks; 0 if unknown.
+    #[serde(default)]
     pub bytes: u32,
     /// Unit of the durations: `cycles` of the multiprocessor's clock; `ns` on the CPU.
-    pub unit: &'static str,
+    pub unit: Name,
     /// Calls that failed.
+    #[serde(default)]
     pub failed: u64,
     /// The median duration of the calls that failed. `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,12 +54,12 @@ impl Latency {
         failures.sort_unstable();
         Latency {
             name: format!("{contender} {}, {situation}", operation.name()),
-            contender,
-            operation,
-            situation,
+            contender: contender.into(),
+            operation: operation.name().into(),
+            situation: situation.into(),
             threads,
             bytes,
-            unit,
+            unit: unit.into(),
             failed: failures.len() as u64,
             failed_p50: (!failures.is_empty()).then(|| percentile(&failures, 500)),
             failed_max: failures.last().copied(),

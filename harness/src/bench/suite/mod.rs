@@ -33,5 +33,5 @@ mod tests;
 pub use aging::{Drift, Fill, HeapLoad, MOST_HEAP_BYTES, Survivors, Turn};
 pub use distribution::{Bin, Distribution};
 pub use latency::Latency;
-pub use report::{Collection, Fixed, Operation, Over, Point, Series, Suite, SuiteReport};
+pub use report::{Collection, Operation, Over, Point, Series, Suite, SuiteReport};
 pub use run::{SuiteConfig, kernels, run};

@@ -2,11 +2,13 @@
 
 use super::aging::{Drift, HeapLoad};
 use super::latency::Latency;
+use crate::Name;
 use crate::bench::run::BenchReport;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Extent of a suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
     /// Every fourth power of two. No measurement begins after 45 s.
@@ -29,8 +31,7 @@ impl Suite {
 }
 
 /// What the threads of a series do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Every thread allocates one block.
     Alloc,
@@ -52,8 +53,7 @@ impl Operation {
 }
 
 /// The variable of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// The number of threads.
     Threads,
@@ -71,44 +71,39 @@ impl Over {
     }
 }
 
-/// What is equal at all points of a series: one of the two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fixed {
-    /// The number of threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// The size of the blocks, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u32>,
-}
-
 /// The times of one operation of one contender.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Series {
     /// What was measured: `floor`, `bump`, `free list`, `heap`, `heap group calls`,
     /// `heap block cache` or `CUDA malloc`.
-    pub contender: &'static str,
-    /// The operation.
-    pub operation: Operation,
-    /// The variable.
-    pub over: Over,
-    /// What does not vary.
-    pub fixed: Fixed,
+    pub contender: Name,
+    /// [`Operation::name`], or what the threads of another program do.
+    pub operation: Name,
+    /// The variable: [`Over::name`].
+    pub over: Name,
+    /// What does not vary: the number of `threads`, or the size of the blocks in `bytes`.
+    #[serde(default)]
+    pub fixed: BTreeMap<Name, u64>,
     /// Pairs of allocation and free per thread in a churn; otherwise 1.
+    #[serde(default = "once")]
     pub turns: u32,
     /// Unit of the times: `us`.
-    pub unit: &'static str,
+    pub unit: Name,
     /// The points, by ascending `x`.
     pub points: Vec<Point>,
 }
 
+fn once() -> u32 {
+    1
+}
+
 /// The time of a kernel with `x` threads, or with blocks of `x` bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Point {
     /// The number of threads, or the size in bytes.
-    pub x: u32,
+    pub x: u64,
     /// The median round.
     pub median: f64,
     /// The fastest round.
@@ -117,52 +112,71 @@ pub struct Point {
     pub max: f64,
     /// The median of the floor at this point; `None` in series of the floor.
     pub floor: Option<f64>,
-    /// Timed rounds.
-    pub rounds: u32,
+    /// Timed rounds; `None` for those of the whole benchmark.
+    pub rounds: Option<u32>,
     /// Operations that failed in all rounds, with those of the warm-up. Of an arena, those of the
     /// last round.
+    #[serde(default)]
     pub failed: u64,
 }
 
 /// The time of a kernel with one of Rust's collections per thread, over both allocators.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Collection {
     /// What the threads do.
-    pub name: &'static str,
+    pub name: Name,
     /// Threads, each with its own collection.
+    #[serde(default)]
     pub threads: u32,
     /// Median with the heap as the global allocator, in microseconds.
     pub heap_us: f64,
     /// Median with CUDA's `malloc` as the global allocator, in microseconds.
     pub cuda_malloc_us: f64,
-    /// `cuda_malloc_us` over `heap_us`.
-    pub ratio: f64,
+    /// `cuda_malloc_us` over `heap_us`; `None` if that is no number.
+    pub ratio: Option<f64>,
 }
 
 /// All results of a suite.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuiteReport {
-    /// Its extent.
-    pub suite: Suite,
+    /// Its extent. `None` for figures alone, and in results of another program.
+    pub suite: Option<Suite>,
     /// Whether the threads were simulated by the CPU. Then times say nothing about a GPU.
+    #[serde(default)]
     pub simulated: bool,
     /// Duration of the suite, in seconds.
+    #[serde(default)]
     pub seconds: f64,
     /// What a reader must know: limits that were set, contenders that were left out.
+    #[serde(default)]
     pub notes: Vec<String>,
     /// Times over the number of threads and over sizes.
+    #[serde(default)]
     pub series: Vec<Series>,
     /// Durations of single calls.
+    #[serde(default)]
     pub latency: Vec<Latency>,
     /// Rust's collections.
+    #[serde(default)]
     pub collections: Vec<Collection>,
     /// Fills and turns of heaps over their load.
+    #[serde(default)]
     pub load: Vec<HeapLoad>,
     /// Drifts from size to size.
+    #[serde(default)]
     pub drift: Vec<Drift>,
     /// Targets, and what was left out or wrong.
     #[serde(flatten)]
     pub bench: BenchReport,
+}
+
+/// Figures without a suite.
+impl From<BenchReport> for SuiteReport {
+    fn from(bench: BenchReport) -> SuiteReport {
+        let (notes, series, latency, collections, load, drift) = Default::default();
+        let (suite, simulated, seconds) = (None, false, 0.0);
+        SuiteReport { suite, simulated, seconds, notes, series, latency, collections, load, drift, bench }
+    }
 }

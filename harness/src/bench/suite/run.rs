@@ -157,7 +157,5 @@ fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
     let simulated = backend == Backend::Cpu;
     let note = "the CPU simulates the threads: these times say nothing about a GPU";
     let notes = simulated.then(|| note.to_owned()).into_iter().collect();
-    let (series, latency, collections) = Default::default();
-    let (load, drift) = Default::default();
-    SuiteReport { suite, simulated, seconds: 0.0, notes, series, latency, collections, load, drift, bench }
+    SuiteReport { suite: Some(suite), simulated, notes, ..bench.into() }
 }

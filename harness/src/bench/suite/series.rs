@@ -3,7 +3,7 @@
 use super::contenders::{Contender, FLOOR, KINDS, Kind, Setup, TURNS};
 use super::extent::BYTES_OVER_THREADS;
 use super::malloc::CUDA_MALLOC;
-use super::report::{Fixed, Operation, Over, Point, Series};
+use super::report::{Operation, Over, Point, Series};
 use super::run::{Results, outcome};
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
@@ -42,11 +42,18 @@ fn series(
     points: Vec<Point>,
 ) -> Series {
     let fixed = match over {
-        Over::Threads => Fixed { bytes: Some(BYTES_OVER_THREADS), threads: None },
-        Over::Bytes => Fixed { threads: Some(setup.extent.threads_over_bytes), bytes: None },
+        Over::Threads => ("bytes", BYTES_OVER_THREADS),
+        Over::Bytes => ("threads", setup.extent.threads_over_bytes),
     };
-    let turns = if operation == Operation::Churn { TURNS } else { 1 };
-    Series { contender, operation, over, fixed, turns, unit: "us", points }
+    Series {
+        contender: contender.into(),
+        operation: operation.name().into(),
+        over: over.name().into(),
+        fixed: [(fixed.0.into(), fixed.1.into())].into(),
+        turns: if operation == Operation::Churn { TURNS } else { 1 },
+        unit: "us".into(),
+        points,
+    }
 }
 
 /// Measures the points of a series, until one exceeds a limit or does not fit into memory.
@@ -78,8 +85,8 @@ pub(super) fn points(
             results.leave_out(format!("{name}, from {x}: {failed} allocations before the frees failed"));
             break;
         }
-        let floor = floors.iter().find(|floor| floor.x == x).map(|floor| floor.median);
-        let count = rounds.len() as u32;
+        let floor = floors.iter().find(|floor| floor.x == u64::from(x)).map(|floor| floor.median);
+        let (x, count) = (x.into(), Some(rounds.len() as u32));
         let Timing { median_us: median, min_us: min, max_us: max } = Timing::of(rounds);
         points.push(Point { x, median, min, max, floor, rounds: count, failed });
     }

@@ -3,24 +3,16 @@
 use super::super::status::{Failure, Status};
 use super::session::Session;
 use super::watch::Watch;
-use serde::Serialize;
-use warpheap_harness::stress::{AllocatorKind, StressConfig, StressReport, stress};
+use crate::report::results::StressRun;
+use warpheap_harness::stress::{StressConfig, stress};
 
 /// The status of a run without a finding in which no delay took place.
 pub const UNDELAYED: &str = "no thread was delayed";
 
 /// Result of one run.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Outcome {
-    pub allocator: AllocatorKind,
-    /// `clean`, `fault`, or another end.
-    pub status: &'static str,
-    /// Why the run has no report.
-    pub error: Option<String>,
-    pub report: Option<StressReport>,
-    /// The command that repeats the run, up to the first fault.
-    pub reproduce: String,
-    #[serde(skip)]
+    pub run: StressRun,
     pub exit: Status,
 }
 
@@ -41,7 +33,8 @@ pub fn outcome_of(session: &Session, config: &StressConfig, watch: &mut Watch) -
                 (false, _) => ("fault", Status::Fault),
             };
             let reproduce = session.reproduce(config, Some(&report));
-            Outcome { allocator, status, error: None, report: Some(report), reproduce, exit }
+            let (status, report) = (status.into(), Some(report));
+            Outcome { run: StressRun { allocator, status, error: None, report, reproduce }, exit }
         }
         Err(error) => {
             let Failure { status: exit, message } = error.into();
@@ -51,7 +44,8 @@ pub fn outcome_of(session: &Session, config: &StressConfig, watch: &mut Watch) -
                 _ => "failed",
             };
             let reproduce = session.reproduce(config, None);
-            Outcome { allocator, status, error: Some(message), report: None, reproduce, exit }
+            let (status, error) = (status.into(), Some(message));
+            Outcome { run: StressRun { allocator, status, error, report: None, reproduce }, exit }
         }
     }
 }

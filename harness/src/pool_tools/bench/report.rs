@@ -3,10 +3,10 @@
 use super::comparison::Judged;
 use super::pairs::PairFigure;
 use super::random::RandomFigure;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The measured figures.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolBenchReport {
     /// Timed rounds of each pair.
@@ -34,9 +34,9 @@ impl PoolBenchReport {
     }
 
     /// All judged bars: the pool's name, whether the bar applies to it, and the result.
-    pub fn judged(&self) -> impl Iterator<Item = (&'static str, bool, &Judged)> {
-        let pairs = self.pairs.iter().map(|figure| (figure.pool, &figure.comparison));
-        let random = self.random.iter().map(|figure| (figure.pool, &figure.comparison));
+    pub fn judged(&self) -> impl Iterator<Item = (&str, bool, &Judged)> {
+        let pairs = self.pairs.iter().map(|figure| (&*figure.pool, &figure.comparison));
+        let random = self.random.iter().map(|figure| (&*figure.pool, &figure.comparison));
         let all = pairs.chain(random);
         all.flat_map(|(pool, of)| of.bars.iter().map(move |bar| (pool, of.has_bars, bar)))
     }

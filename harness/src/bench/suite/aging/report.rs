@@ -1,10 +1,10 @@
 //! The results of a heap over its load, and of drifts.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The costs of a heap of which `percent` of the blocks that fit are live. Times are nanoseconds
 /// per thread of a kernel, failed allocations included.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HeapLoad {
     /// Size of the heap.
@@ -24,13 +24,14 @@ pub struct HeapLoad {
     /// Exchanges of blocks at the load.
     pub turn: Turn,
     /// Failed allocations of both that gave up without a proof that there was no memory.
+    #[serde(default)]
     pub contended: u64,
     /// Median time of the kernel that reads and writes as a turn does, without the allocator.
     pub floor_ns: f64,
 }
 
 /// Kernels that allocate from a new heap until it has the load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fill {
     /// Time of the first kernel.
     pub first_ns: f64,
@@ -45,7 +46,7 @@ pub struct Fill {
 }
 
 /// Kernels in which each thread frees one of the live blocks and allocates another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// Number of kernels.
     pub turns: u32,
@@ -66,7 +67,7 @@ pub struct Turn {
 }
 
 /// Which blocks of a drift survive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Survivors {
     /// The tenth that was allocated first.
@@ -87,7 +88,7 @@ impl Survivors {
 
 /// One size of a drift, or all of them: kernels allocate until one fails, others repeat it with
 /// nothing freed between, and a tenth of all live blocks survives.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Drift {
     /// Size of the heap.
@@ -122,6 +123,7 @@ pub struct Drift {
     /// The same in percent of the requests.
     pub wrong_percent: f64,
     /// Those of the `failed` allocations that gave up without a proof that there was no memory.
+    #[serde(default)]
     pub contended: u64,
     /// Bytes of the goal that no kernel was granted.
     pub persistent_bytes: u64,

@@ -3,7 +3,7 @@
 use super::contenders::Setup;
 use super::malloc::Malloc;
 use super::report::Collection;
-use super::run::{Results, outcome};
+use super::results::{Results, outcome};
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
 use crate::bench::timing::Timing;

@@ -1,7 +1,7 @@
 //! The durations of single calls in one situation.
 
 use super::distribution::{Distribution, percentile};
-use super::report::Operation;
+use super::operation::Operation;
 use crate::Name;
 use crate::suite_kernels::{FAILED, NOT_CALLED};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,9 @@
 //! | file | what |
 //! |---|---|
 //! | `extent` | numbers of threads, sizes and limits of each suite |
-//! | `contenders`, `malloc` | what is measured |
+//! | `operation` | what threads do, and what varies |
+//! | `malloc`, `contenders` | what is measured |
+//! | `results`, `report` | the results of a running suite, and as they are written |
 //! | `series` | times over the number of threads and over sizes |
 //! | `situations`, `calls`, `latency`, `distribution` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
@@ -22,7 +24,9 @@ mod distribution;
 mod extent;
 mod latency;
 mod malloc;
+mod operation;
 mod report;
+mod results;
 mod run;
 mod series;
 mod situations;
@@ -30,8 +34,9 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use aging::{Drift, Fill, HeapLoad, MOST_HEAP_BYTES, Survivors, Turn};
+pub use aging::MOST_HEAP_BYTES;
 pub use distribution::{Bin, Distribution};
 pub use latency::Latency;
-pub use report::{Collection, Operation, Over, Point, Series, Suite, SuiteReport};
+pub use operation::{Operation, Over};
+pub use report::{Collection, Drift, Fill, HeapLoad, Point, Series, Suite, SuiteReport, Survivors, Turn};
 pub use run::{SuiteConfig, kernels, run};

@@ -3,8 +3,9 @@
 use super::contenders::{Contender, FLOOR, KINDS, Kind, Setup, TURNS};
 use super::extent::BYTES_OVER_THREADS;
 use super::malloc::CUDA_MALLOC;
-use super::report::{Operation, Over, Point, Series};
-use super::run::{Results, outcome};
+use super::operation::{Operation, Over};
+use super::report::{Point, Series};
+use super::results::{Results, outcome};
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
 use crate::bench::timing::Timing;

@@ -5,7 +5,8 @@
 use super::contenders::HEAP;
 use super::extent::{BYTES_OVER_THREADS, Extent};
 use super::malloc::{self, CUDA_MALLOC};
-use super::report::{Operation, Over, Point, SuiteReport};
+use super::operation::{Operation, Over};
+use super::report::{Point, SuiteReport};
 use super::{collections, series, situations};
 use crate::bench::figure::{Bar, Figure};
 use crate::bench::timing::Timing;

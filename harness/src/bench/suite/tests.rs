@@ -3,13 +3,14 @@
 
 mod failures;
 
-use super::aging::LoadExtent;
 use super::contenders::{KINDS, Setup};
-use super::extent::Extent;
+use super::extent::{Extent, LoadExtent};
 use super::latency::Latency;
 use super::malloc::{CUDA_MALLOC, Malloc};
-use super::report::{Operation, Over, Series, Suite, SuiteReport};
-use super::run::{Results, run_extent};
+use super::operation::{Operation, Over};
+use super::report::{Series, Suite, SuiteReport};
+use super::results::Results;
+use super::run::run_extent;
 use super::{calls, collections, kernels, series, situations, targets};
 use crate::OwnModule;
 use crate::bench::context::Bench;

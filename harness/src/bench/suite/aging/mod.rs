@@ -5,20 +5,17 @@
 //! | `over_load` | fills of a new heap, and turns over the load |
 //! | `drift` | one size after the other, with survivors; wrong and persistent failures |
 //! | `places` | the blocks of all places, and their checks |
-//! | `report` | the results |
 
 mod drift;
 mod over_load;
 mod places;
-mod report;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Drift, Fill, HeapLoad, Survivors, Turn};
-
 use super::contenders::Setup;
-use super::report::Suite;
-use super::run::{Results, outcome};
+use super::extent::LoadExtent;
+use super::report::{Drift, Survivors};
+use super::results::{Results, outcome};
 use crate::Result;
 use crate::bench::context::GIB;
 use crate::bench::figure::{Bar, Figure};
@@ -37,53 +34,6 @@ const SIZES: [(u32, u32); 3] = [(64, 64), (16, 512), (16, 4096)];
 
 /// The largest heap that is measured over its load: its places have numbers of 32 bits.
 pub const MOST_HEAP_BYTES: u64 = 128 * GIB;
-
-/// The extent of these measurements.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct LoadExtent {
-    /// Sizes of the heaps.
-    pub heaps: Vec<u64>,
-    /// Most threads of a kernel.
-    pub threads: u32,
-    /// The loads, in percent of the blocks that fit.
-    pub percents: Vec<u32>,
-    /// Kernels that exchange blocks at each load.
-    pub turns: u32,
-    /// Threads of the kernels of drifts.
-    pub drift_threads: Vec<u32>,
-    /// The largest heap with drifts: larger ones have too many blocks to list and sort.
-    pub drift_most: u64,
-}
-
-impl LoadExtent {
-    /// On a GPU.
-    pub fn of(suite: Suite) -> LoadExtent {
-        let heaps = match suite {
-            Suite::Quick => vec![GIB / 4],
-            Suite::Full | Suite::Load => vec![GIB / 4, GIB, 16 * GIB],
-        };
-        LoadExtent {
-            heaps,
-            threads: 1 << 18,
-            percents: vec![25, 50, 75, 90, 95, 98],
-            turns: 24,
-            drift_threads: vec![1 << 14, 1 << 18],
-            drift_most: GIB,
-        }
-    }
-
-    /// Small enough for a simulation of a few cores.
-    pub fn simulated() -> LoadExtent {
-        LoadExtent {
-            heaps: vec![1 << 20],
-            threads: 1 << 10,
-            percents: vec![50, 90, 98],
-            turns: 4,
-            drift_threads: vec![1 << 8],
-            drift_most: 8 << 20,
-        }
-    }
-}
 
 /// Measures all heaps.
 pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()> {

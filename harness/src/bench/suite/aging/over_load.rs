@@ -1,10 +1,10 @@
 //! Fills and turns: the costs of a heap over its load.
 
-use super::places::{Block, Places, check_apart, fits};
-use super::report::{Fill, HeapLoad, Turn, percent};
-use super::{LoadExtent, places};
+use super::places::{self, Block, Places, check_apart, fits};
 use crate::Result;
 use crate::bench::load::Pool;
+use crate::bench::suite::extent::LoadExtent;
+use crate::bench::suite::report::{Fill, HeapLoad, Turn, percent};
 use crate::bench::timing::Timer;
 use crate::kernels::bench::{Draw, Stripe, bench_load_fill, bench_load_turn};
 use std::iter::repeat_with;

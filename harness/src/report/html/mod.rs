@@ -23,7 +23,6 @@ use super::compare::Comparison;
 use super::printable::printable;
 use super::results::{Data, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-pub use style::colours;
 use warpheap_harness::bench::suite::SuiteReport;
 
 /// The page of these results, with what changed since older ones.

@@ -1,8 +1,7 @@
 //! Delays of threads at named points of the allocator: they make races between steps likelier.
 
 use super::kinds::AllocatorKind;
-use super::validate::invalid;
-use crate::{Name, Result};
+use crate::{Error, Name, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use warpheap::driver::Module;
@@ -46,16 +45,22 @@ impl Delays {
         let what = || format!("a {name} with delays");
         if !cfg!(feature = "delays") {
             let advice = "this program was built without delays; build it with the feature `delays` of warpheap-harness";
-            return Err(invalid(what(), advice));
+            return Err(Error::invalid_stress(what(), advice));
         }
         if self.points.is_empty() || self.one_in == 0 {
-            return Err(invalid(what(), "name at least one point, and delay at least one thread in 2^32"));
+            return Err(Error::invalid_stress(
+                what(),
+                "name at least one point, and delay at least one thread in 2^32",
+            ));
         }
         let all = || of.iter().copied().flatten().copied();
         if let Some(unknown) = self.points.iter().find(|given| !all().any(|point| is_meant(given, point))) {
             let points = all().collect::<Vec<_>>().join(", ");
             let found = if points.is_empty() { "it lists no points" } else { "it has these points:" };
-            return Err(invalid(format!("a {name} with delays at `{unknown}`"), format!("{found} {points}")));
+            return Err(Error::invalid_stress(
+                format!("a {name} with delays at `{unknown}`"),
+                format!("{found} {points}"),
+            ));
         }
         let points = all().filter(|point| self.points.iter().any(|given| is_meant(given, point))).collect();
         Ok(DelayPlan { points, one_in: self.one_in })

@@ -19,6 +19,7 @@ pub mod pool_tools;
 pub mod stress;
 #[path = "../suite_kernels/mod.rs"]
 pub mod suite_kernels;
+mod summary;
 mod threads;
 
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! A measured figure, and its bar.
 
-use super::timing::Timing;
 use crate::Name;
+use crate::summary::Timing;
 use serde::{Deserialize, Serialize};
 
 /// Direction of a bar.

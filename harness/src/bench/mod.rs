@@ -18,6 +18,6 @@ pub mod suite;
 mod tests;
 mod timing;
 
+pub use crate::summary::Timing;
 pub use figure::{Bar, Comparison, Figure};
 pub use run::{BenchConfig, BenchReport, kernels, run};
-pub use timing::Timing;

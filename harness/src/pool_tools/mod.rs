@@ -14,9 +14,8 @@ mod kinds;
 mod play;
 pub mod replay;
 mod script;
-mod spread;
 pub mod timeline;
 
+pub use crate::summary::Spread;
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
 pub use script::Demand;
-pub use spread::Spread;

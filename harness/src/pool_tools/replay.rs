@@ -11,7 +11,7 @@ pub use trace::{Finding, Findings, Trace, TraceSummary};
 
 use super::kinds::PoolKind;
 use super::play::{Played, play};
-use super::spread::Spread;
+use crate::summary::Spread;
 use crate::threads;
 use serde::Serialize;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use crate::bench::context::{Bench, GIB};
 use crate::bench::figure::{Bar, Figure};
 use crate::bench::plan::Plan;
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 use crate::{Error, Result};
 use std::time::Instant;
 

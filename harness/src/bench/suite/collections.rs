@@ -6,10 +6,10 @@ use super::report::Collection;
 use super::results::{Results, outcome};
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
-use crate::bench::timing::Timing;
 use crate::kernels::collections::{
     collect_map, collect_string, collect_vec, sum_of_map, sum_of_string, sum_of_vec,
 };
+use crate::summary::Timing;
 use crate::{Error, Result};
 use std::cell::RefCell;
 use warpheap::driver::Module;

@@ -11,7 +11,7 @@
 //! | `malloc`, `contenders` | what is measured |
 //! | `results`, `report` | the results of a running suite, and as they are written |
 //! | `series` | times over the number of threads and over sizes |
-//! | `situations`, `calls`, `latency`, `distribution` | durations of single calls |
+//! | `situations`, `calls`, `latency` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
 //! | `aging` | fills and turns of a heap over its load; drift from size to size |
 //! | `targets` | figures with targets, from the other results |
@@ -20,7 +20,6 @@ mod aging;
 mod calls;
 mod collections;
 mod contenders;
-mod distribution;
 mod extent;
 mod latency;
 mod malloc;
@@ -35,8 +34,7 @@ mod targets;
 mod tests;
 
 pub use aging::MOST_HEAP_BYTES;
-pub use distribution::{Bin, Distribution};
-pub use latency::Latency;
+pub use latency::{Bin, Distribution, Latency};
 pub use operation::{Operation, Over};
 pub use report::{Collection, Drift, Fill, HeapLoad, Point, Series, Suite, SuiteReport, Survivors, Turn};
 pub use run::{SuiteConfig, kernels, run};

@@ -8,7 +8,7 @@ use super::report::{Point, Series};
 use super::results::{Results, outcome};
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 use std::cell::RefCell;
 
 const OPERATIONS: [Operation; 3] = [Operation::Alloc, Operation::Free, Operation::Churn];

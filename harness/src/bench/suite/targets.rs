@@ -9,7 +9,7 @@ use super::operation::{Operation, Over};
 use super::report::{Point, SuiteReport};
 use super::{collections, series, situations};
 use crate::bench::figure::{Bar, Figure};
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 
 /// Minimum speedup over CUDA's `malloc`.
 const SPEEDUP: f64 = 100.0;

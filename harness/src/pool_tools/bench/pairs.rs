@@ -7,7 +7,7 @@ use super::comparison::Comparison;
 use super::config::{MIB, PoolBenchConfig};
 use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::script::Demand;
-use crate::pool_tools::spread::Spread;
+use crate::summary::Spread;
 use crate::threads::start;
 use crate::{Error, Name, Result};
 use rand_pcg::Pcg64Mcg;

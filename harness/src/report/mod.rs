@@ -8,7 +8,6 @@ pub mod heap_map;
 pub mod html;
 pub mod human;
 pub mod palette;
-pub mod printable;
 pub mod provenance;
 pub mod results;
 pub mod table;

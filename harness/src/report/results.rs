@@ -3,7 +3,7 @@
 //! A file is written and read by the same types. Fields that older files or other programs leave
 //! out have defaults.
 
-use super::printable::make_printable;
+use super::human::make_printable;
 use super::provenance::{Origin, SCHEMA};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,6 @@
 //! The measurements of results, each with the range of its rounds.
 
-use super::super::chart::units::Unit;
-use super::super::human::Count;
+use super::super::human::{Count, Unit};
 use super::super::results::{Data, Results};
 use warpheap_harness::bench::suite::{HeapLoad, Series, SuiteReport};
 use warpheap_harness::bench::{Bar, Figure};

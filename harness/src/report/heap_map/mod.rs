@@ -17,7 +17,7 @@ pub use svg::STYLE;
 pub use svg::svg;
 pub use terminal::{Style, terminal};
 
-use super::human::{BinaryBytes, Count, shortened};
+use super::human::{BinaryBytes, Count, percent};
 use warpheap::device_pools::{HeapMap, MapTotals};
 
 /// The figures of a map as lines: name and text.
@@ -68,10 +68,4 @@ fn date(map: &HeapMap) -> String {
     let seconds = i64::try_from(map.unix_seconds).ok().filter(|seconds| *seconds > 0);
     let time = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()).unwrap_or_default()
-}
-
-/// `part` of `whole`, as `12.5 %`.
-fn percent(part: u64, whole: u64) -> String {
-    let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    format!("{:.1} %", 100.0 * share)
 }

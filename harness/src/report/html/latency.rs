@@ -5,8 +5,7 @@ use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use crate::report::chart::picture::Card;
 use crate::report::chart::scale::Axis;
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
+use crate::report::human::{Count, Unit};
 use maud::{Markup, html};
 use warpheap_harness::bench::suite::{Bin, Latency, SuiteReport};
 

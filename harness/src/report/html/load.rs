@@ -4,7 +4,7 @@ use super::parts::{legend, rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::{Unit, short};
+use crate::report::human::{Unit, short};
 use maud::{Markup, html};
 use warpheap_harness::bench::suite::{Drift, HeapLoad, SuiteReport};
 

@@ -20,7 +20,7 @@ mod tests;
 use super::chart::Error;
 use super::chart::picture::Card;
 use super::compare::Comparison;
-use super::printable::printable;
+use super::human::printable;
 use super::results::{Data, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use warpheap_harness::bench::suite::SuiteReport;

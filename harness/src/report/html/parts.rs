@@ -3,9 +3,8 @@
 use crate::report::chart::picture::{Card, Legend};
 use crate::report::chart::rows::{Chart, Row, TICKS};
 use crate::report::chart::scale::Axis;
-use crate::report::chart::units::{Unit, short};
 use crate::report::chart::{Error, marks};
-use crate::report::human::Count;
+use crate::report::human::{Count, Unit, short};
 use maud::{Markup, Render, html};
 use serde::Serialize;
 use serde_json::{Number, Value};

@@ -5,7 +5,7 @@ use super::parts::{rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::Unit;
+use crate::report::human::Unit;
 use maud::{Markup, html};
 use warpheap_harness::pool_tools::bench::{Comparison, PairFigure, PoolBenchReport, RandomFigure};
 

@@ -4,8 +4,7 @@ use super::parts::{rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
+use crate::report::human::{Count, Unit};
 use crate::report::results::{StressResults, StressRun};
 use maud::{Markup, html};
 

@@ -2,8 +2,7 @@
 
 use super::cells::{Cell, Content, analysed};
 use super::key::{Group, Key};
-use super::shares::{ends, scaled, shares};
-use super::{date, figures};
+use super::{date, ends, figures, scaled, shares};
 use crate::report::human::{BinaryBytes, Count, percent, shortened};
 use crate::report::table::Summary;
 use std::fmt::Write;

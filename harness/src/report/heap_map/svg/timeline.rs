@@ -1,6 +1,6 @@
 //! Several maps over time: a stacked bar for each, and the largest free range as a line.
 
-use super::super::shares::{Share, ends, scaled, shares};
+use super::super::{Share, ends, scaled, shares};
 use super::canvas::{Anchor, Canvas};
 use super::{MARGIN, RIGHT};
 use crate::report::human::{BinaryBytes, Count, shortened};

@@ -1,9 +1,8 @@
 //! Cells, keys, shares and numbers.
 
 use super::super::cells::{Content, Grid};
-use super::super::date;
 use super::super::key::{Group, Key, held};
-use super::super::shares::{ends, scaled, shares};
+use super::super::{date, ends, scaled, shares};
 use super::{each_kind, large, map, of_kind, run};
 use std::slice::from_ref;
 use warpheap::device_pools::HeapMap;

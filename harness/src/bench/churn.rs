@@ -4,10 +4,9 @@
 //! thread, failed allocations are counted. A thread holds no block while it allocates, so a block
 //! is always free; a failure means that the retry limit was reached.
 
-use super::context::{Bench, THREADS};
+use super::context::{Bench, Plan, THREADS};
 use super::figure::{Bar, Figure};
 use super::load::{Load, Pool, one_size};
-use super::plan::Plan;
 use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
 use crate::summary::Timing;

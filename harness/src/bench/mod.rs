@@ -10,7 +10,6 @@ mod context;
 mod figure;
 mod heap;
 mod load;
-mod plan;
 mod pools;
 mod run;
 pub mod suite;

@@ -1,8 +1,7 @@
 //! Measures the selected figures.
 
-use super::context::Bench;
+use super::context::{Bench, Plan};
 use super::figure::Figure;
-use super::plan::Plan;
 use super::timing::BLOCK;
 use super::{churn, heap, pools};
 use crate::{Error, OwnModule, Result};

@@ -1,10 +1,9 @@
 //! A heap at its limits: exactly full, over full, half freed, and all freed.
 
 use crate::Result;
-use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::context::{Bench, GIB, Plan, THREADS};
 use crate::bench::figure::{Bar, Figure};
 use crate::bench::load::{Load, Pool, WITHOUT_ALLOCATING, check_addresses, one_size};
-use crate::bench::plan::Plan;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };

@@ -3,7 +3,7 @@
 use super::contenders::Setup;
 use super::malloc::Malloc;
 use super::report::Collection;
-use super::results::{Results, outcome};
+use super::results::Results;
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
 use crate::kernels::collections::{
@@ -39,16 +39,14 @@ fn measure_one<K>(
 where
     K: Kernel<Args = (u32, DeviceSlice<u64>)>,
 {
-    (results.progress)(name);
-    if let Some(why) = results.out_of_time() {
-        results.leave_out(format!("{name}: {why}"));
+    if !results.may_begin(name, "") {
         return Ok(());
     }
     let threads = setup.extent.collections;
     let sums: Vec<u64> = (0..threads).map(|i| sum(i, ITEMS)).collect();
     let measured = over_heap(setup, name, kernel, &sums)
         .and_then(|heap| Ok((heap, time(setup.bench, &malloc.module, name, kernel, &sums)?)));
-    let Some((heap, malloc)) = outcome(measured, || name.to_owned(), results)? else { return Ok(()) };
+    let Some((heap, malloc)) = results.keep(name, measured)? else { return Ok(()) };
     let (heap_us, cuda_malloc_us) = (heap.median_us, malloc.median_us);
     let ratio = Some(cuda_malloc_us / heap_us).filter(|ratio| ratio.is_finite());
     let name = name.into();

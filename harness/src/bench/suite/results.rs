@@ -2,12 +2,10 @@
 
 use super::extent::Extent;
 use super::report::{Suite, SuiteReport};
+use crate::Result;
 use crate::bench::run::BenchReport;
-use crate::bench::timing::BLOCK;
-use crate::{Error, Result};
 use std::time::{Duration, Instant};
 use warpheap::driver::Backend;
-use warpheap::error::OutOfMemory;
 
 /// The results so far.
 pub(super) struct Results<'a> {
@@ -35,32 +33,26 @@ impl<'a> Results<'a> {
             .then(|| format!("the suite ends after {} s", self.total.as_secs()))
     }
 
+    /// Announces the measurement `name`. If the suite is out of time, it is left out, with `more`.
+    pub fn may_begin(&mut self, name: &str, more: &str) -> bool {
+        (self.progress)(name);
+        let Some(why) = self.out_of_time() else { return true };
+        self.leave_out(format!("{name}{more}: {why}"));
+        false
+    }
+
+    /// The result of a measurement: see [`BenchReport::keep`].
+    pub fn keep<T>(&mut self, what: &str, measured: Result<T>) -> Result<Option<T>> {
+        self.report.bench.keep(what, measured)
+    }
+
     pub fn leave_out(&mut self, what: String) {
         self.report.bench.left_out.push(what);
     }
 }
 
-/// The result of a measurement. `None` if it did not fit into memory or was wrong: the report says
-/// which.
-pub(super) fn outcome<T>(
-    measured: Result<T>,
-    what: impl FnOnce() -> String,
-    results: &mut Results<'_>,
-) -> Result<Option<T>> {
-    match measured {
-        Ok(value) => return Ok(Some(value)),
-        Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
-            results.leave_out(format!("{}: {error}", what()));
-        }
-        Err(error @ Error::WrongResult { .. }) => results.report.bench.wrong.push(error.to_string()),
-        Err(error) => return Err(error),
-    }
-    Ok(None)
-}
-
 fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
-    let (figures, left_out, wrong) = Default::default();
-    let bench = BenchReport { block: BLOCK, rounds: extent.rounds, figures, left_out, wrong };
+    let bench = BenchReport::empty(extent.rounds);
     let simulated = backend == Backend::Cpu;
     let note = "the CPU simulates the threads: these times say nothing about a GPU";
     let notes = simulated.then(|| note.to_owned()).into_iter().collect();

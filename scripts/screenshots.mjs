@@ -1,5 +1,6 @@
 // Takes the screenshots of docs/gallery: the report, an export in Perfetto, and one in PyTorch's
-// viewer. scripts/gallery.sh starts it in a folder with the viewers and the export for PyTorch.
+// viewer. scripts/gallery.sh starts it in a folder with the viewers, the page of the report and the
+// export for PyTorch.
 //
 //   node screenshots.mjs CHROMIUM GALLERY [MEMORY_VIZ]
 //
@@ -38,7 +39,7 @@ async function open(width, height, answer) {
 }
 
 async function report() {
-  const page = await open(1280, 1150, () => fs.readFileSync(path.join(gallery, 'suite-full.html')));
+  const page = await open(1280, 1150, () => fs.readFileSync(file('suite-full.html')));
   await page.goto('http://gallery.localhost/');
   await page.screenshot({ path: path.join(gallery, 'report.png') });
 }

@@ -31,6 +31,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn invalid_stress(what: String, advice: impl Into<String>) -> Error {
+        Error::InvalidStress { what, advice: advice.into() }
+    }
+
     pub(crate) fn wrong(what: impl Into<String>, found: String) -> Error {
         Error::WrongResult { what: what.into(), found }
     }

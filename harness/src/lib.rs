@@ -19,7 +19,11 @@ pub mod pool_tools;
 pub mod stress;
 #[path = "../suite_kernels/mod.rs"]
 pub mod suite_kernels;
+mod summary;
 mod threads;
 
 pub use error::{Error, Result};
 pub use own_module::OwnModule;
+
+/// A name in results: static in those of a run, owned in those that were read from a file.
+type Name = std::borrow::Cow<'static, str>;

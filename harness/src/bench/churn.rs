@@ -4,13 +4,12 @@
 //! thread, failed allocations are counted. A thread holds no block while it allocates, so a block
 //! is always free; a failure means that the retry limit was reached.
 
-use super::context::{Bench, THREADS};
+use super::context::{Bench, Plan, THREADS};
 use super::figure::{Bar, Figure};
 use super::load::{Load, Pool, one_size};
-use super::plan::Plan;
-use super::timing::Timing;
 use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
+use crate::summary::Timing;
 use warpheap::device_pools::FreeList;
 use warpheap::driver::DeviceInfo;
 use warpheap::kernel_names;
@@ -98,13 +97,15 @@ mod tests {
         let time = Timing { median_us: 8.0, min_us: 7.0, max_us: 9.0 };
         let base = Timing { median_us: 2.0, ..time };
         let figure = Figure::ratio("x", THREADS, time, "stores alone", base, 0.0);
-        assert_eq!((figure.value, figure.unit, figure.passed), (4.0, "x", false));
+        assert_eq!((figure.value, &*figure.unit, figure.passed), (Some(4.0), "x", false));
         let failed = |count| {
             figure.clone().measured_by(per_million(count, 1 << 24), "ppm", Bar::AtMost, MAX_FAILED_PPM)
         };
-        assert_eq!((failed(0).value, failed(0).passed), (0.0, true));
-        assert_eq!((failed(16).value, failed(16).passed), (16e6 / f64::from(1 << 24), true));
+        assert_eq!((failed(0).value, failed(0).passed), (Some(0.0), true));
+        assert_eq!((failed(16).value, failed(16).passed), (Some(16e6 / f64::from(1 << 24)), true));
         assert!(!failed(17).passed);
+        let unknown = figure.clone().measured_by(f64::NAN, "ppm", Bar::AtMost, MAX_FAILED_PPM);
+        assert_eq!((unknown.value, unknown.passed), (None, false));
         assert!(figure.clone().measured_by(41.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
         assert!(!figure.measured_by(39.0, "G pairs/s", Bar::AtLeast, 40.0).passed);
     }

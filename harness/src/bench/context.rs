@@ -1,7 +1,8 @@
-//! What the measurements share: the timer and the sizes.
+//! What the measurements share: the timer, the sizes, and the plan of a figure.
 
+use super::figure::Figure;
 use super::load::Load;
-use super::timing::Timer;
+use super::timing::{self, Timer};
 use crate::Result;
 use crate::kernels::bench::Sizes;
 use std::time::Duration;
@@ -39,5 +40,35 @@ impl Bench {
     /// A free list of `blocks` blocks.
     pub fn freelist(&self, blocks: u32, size: u64) -> warpheap::Result<FreeList> {
         FreeList::builder(blocks.into(), size).build(&self.timer.device)
+    }
+}
+
+type Measure = Box<dyn Fn(&Bench, &str) -> Result<Figure>>;
+
+/// A measurable figure.
+pub(super) struct Plan {
+    pub name: String,
+    /// Kernels that it launches, in addition to those of the timing. A launch of any other kernel
+    /// is rejected.
+    launched: &'static [&'static str],
+    measure: Measure,
+}
+
+impl Plan {
+    pub fn new(
+        name: impl Into<String>,
+        launched: &'static [&'static str],
+        measure: impl Fn(&Bench, &str) -> Result<Figure> + 'static,
+    ) -> Plan {
+        Plan { name: name.into(), launched, measure: Box::new(measure) }
+    }
+
+    /// All kernels that it launches.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.launched.iter().chain(&timing::LAUNCHED).copied()
+    }
+
+    pub fn measure(&self, bench: &Bench) -> Result<Figure> {
+        (self.measure)(bench, &self.name)
     }
 }

@@ -1,10 +1,11 @@
 //! A measured figure, and its bar.
 
-use super::timing::Timing;
-use serde::Serialize;
+use crate::Name;
+use crate::summary::Timing;
+use serde::{Deserialize, Serialize};
 
 /// Direction of a bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bar {
     /// The figure must not exceed the bar.
@@ -14,12 +15,13 @@ pub enum Bar {
 }
 
 /// One figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Figure {
     /// What was measured.
     pub name: String,
     /// GPU threads; 0 if only the host works.
+    #[serde(default)]
     pub threads: u32,
     /// Time of the kernel with the pool; `None` if nothing was timed.
     pub time: Option<Timing>,
@@ -27,12 +29,12 @@ pub struct Figure {
     pub against: String,
     /// Time of the baseline kernel, if there is one.
     pub base: Option<Timing>,
-    /// The figure itself.
-    pub value: f64,
+    /// The figure itself; `None` if it is no number, as without a measured time.
+    pub value: Option<f64>,
     /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm`
     /// for failures per million allocations, `us` for microseconds, `%` for a share of the total
     /// that `against` names.
-    pub unit: &'static str,
+    pub unit: Name,
     /// Direction of `bar`.
     pub holds: Bar,
     /// The bar.
@@ -40,13 +42,14 @@ pub struct Figure {
     /// Whether the bar is met.
     pub passed: bool,
     /// The checks that the results passed.
+    #[serde(default)]
     pub checked: String,
     /// An additional comparison, without a bar.
     pub also: Option<Comparison>,
 }
 
 /// Comparison of a figure with another kernel's time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
     /// The baseline.
     pub against: String,
@@ -72,8 +75,8 @@ impl Figure {
             time: None,
             against: against.into(),
             base: None,
-            value: 0.0,
-            unit: "x",
+            value: None,
+            unit: "x".into(),
             holds: Bar::AtMost,
             bar: 0.0,
             passed: false,
@@ -88,7 +91,8 @@ impl Figure {
             Bar::AtMost => value <= bar,
             Bar::AtLeast => value >= bar,
         };
-        Figure { value, unit, holds, bar, passed, ..self }
+        let value = value.is_finite().then_some(value);
+        Figure { value, unit: unit.into(), holds, bar, passed, ..self }
     }
 
     /// Sets the time.

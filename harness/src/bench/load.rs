@@ -2,11 +2,12 @@
 //! floor is a kernel that does the same work except for the allocation or the free.
 
 use super::figure::{Bar, Figure};
-use super::timing::{BLOCK, Timer, Timing};
+use super::timing::{BLOCK, Timer};
 use crate::kernels::bench::{
     Counter, Order, Sizes, bench_alloc_floor, bench_churn_floor, bench_free_floor, bench_freelist_alloc,
     bench_freelist_free, bench_heap_alloc, bench_heap_free,
 };
+use crate::summary::Timing;
 use crate::{Error, Result};
 use warpheap::device_pools::{Faults, FreeList, Heap};
 use warpheap::driver::{DeviceBuffer, LaunchConfig, Module};

@@ -10,7 +10,6 @@ mod context;
 mod figure;
 mod heap;
 mod load;
-mod plan;
 mod pools;
 mod run;
 pub mod suite;
@@ -18,6 +17,6 @@ pub mod suite;
 mod tests;
 mod timing;
 
+pub use crate::summary::Timing;
 pub use figure::{Bar, Comparison, Figure};
 pub use run::{BenchConfig, BenchReport, kernels, run};
-pub use timing::Timing;

@@ -1,14 +1,13 @@
 //! Allocations and frees of the arena and the free list: one block per thread.
 
-use super::context::{Bench, THREADS};
+use super::context::{Bench, Plan, THREADS};
 use super::figure::Figure;
 use super::load::{Load, WITHOUT_ALLOCATING, one_size};
-use super::plan::Plan;
-use super::timing::Timing;
 use crate::Result;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc, bench_freelist_free,
 };
+use crate::summary::Timing;
 use warpheap::device_pools::{Bump, FreeList};
 use warpheap::kernel_names;
 

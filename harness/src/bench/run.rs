@@ -1,12 +1,11 @@
 //! Measures the selected figures.
 
-use super::context::Bench;
+use super::context::{Bench, Plan};
 use super::figure::Figure;
-use super::plan::Plan;
 use super::timing::BLOCK;
 use super::{churn, heap, pools};
 use crate::{Error, OwnModule, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use warpheap::driver::{Backend, Device};
 use warpheap::error::{NotSupported, OutOfMemory};
 
@@ -21,19 +20,45 @@ pub struct BenchConfig {
 }
 
 /// All figures of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BenchReport {
     /// Threads in a block.
+    #[serde(default)]
     pub block: u32,
     /// Timed rounds of each figure.
     pub rounds: u32,
     /// The figures, in measurement order.
+    #[serde(default)]
     pub figures: Vec<Figure>,
     /// Skipped figures, and the reasons.
+    #[serde(default)]
     pub left_out: Vec<String>,
     /// Figures without a value because the measured code failed its checks, and what was wrong.
+    #[serde(default)]
     pub wrong: Vec<String>,
+}
+
+impl BenchReport {
+    /// Nothing measured yet.
+    pub(super) fn empty(rounds: u32) -> BenchReport {
+        let (figures, left_out, wrong) = Default::default();
+        BenchReport { block: BLOCK, rounds, figures, left_out, wrong }
+    }
+
+    /// The result of the measurement `what`. `None` if it did not fit into memory or was wrong: the
+    /// report says which, and the device is still usable.
+    pub(super) fn keep<T>(&mut self, what: &str, measured: Result<T>) -> Result<Option<T>> {
+        match measured {
+            Ok(value) => return Ok(Some(value)),
+            Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
+                self.left_out.push(format!("{what}: {error}"));
+            }
+            Err(error @ Error::WrongResult { .. }) => self.wrong.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
 }
 
 /// The kernels that the figures of `config` launch.
@@ -82,19 +107,11 @@ pub(super) fn measure(
     plans: Vec<Plan>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport> {
-    let (figures, left_out, wrong) = Default::default();
-    let mut report = BenchReport { block: BLOCK, rounds: bench.timer.rounds, figures, left_out, wrong };
+    let mut report = BenchReport::empty(bench.timer.rounds);
     for plan in plans {
         progress(&plan.name);
-        match plan.measure(bench) {
-            Ok(figure) => report.figures.push(figure),
-            Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
-                report.left_out.push(format!("{}: {error}", plan.name));
-            }
-            // The device is still usable, so the other figures can be measured.
-            Err(error @ Error::WrongResult { .. }) => report.wrong.push(error.to_string()),
-            Err(error) => return Err(error),
-        }
+        let figure = report.keep(&plan.name, plan.measure(bench))?;
+        report.figures.extend(figure);
     }
     Ok(report)
 }

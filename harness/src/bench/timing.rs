@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::kernels::bench::bench_spin;
-use serde::Serialize;
+use crate::summary::Timing;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Device, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
@@ -19,25 +19,6 @@ const WARM_UP: u32 = 3;
 const LEAST_ROUNDS: usize = 2;
 /// Duration of the spin kernel before each timed kernel.
 const SPIN_NANOS: u64 = 40_000;
-
-/// Times of the rounds, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Timing {
-    /// The median round.
-    pub median_us: f64,
-    /// The fastest round.
-    pub min_us: f64,
-    /// The slowest round.
-    pub max_us: f64,
-}
-
-impl Timing {
-    pub(super) fn of(mut rounds: Vec<f64>) -> Timing {
-        rounds.sort_by(f64::total_cmp);
-        let (low, high) = (rounds[(rounds.len() - 1) / 2], rounds[rounds.len() / 2]);
-        Timing { median_us: (low + high) / 2.0, min_us: rounds[0], max_us: rounds[rounds.len() - 1] }
-    }
-}
 
 /// Times kernels on one stream of a device.
 pub(super) struct Timer {
@@ -122,13 +103,6 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        let odd = Timing::of(vec![3.0, 1.0, 8.0]);
-        assert_eq!((odd.median_us, odd.min_us, odd.max_us), (3.0, 1.0, 8.0));
-        assert_eq!(Timing::of(vec![4.0, 1.0, 2.0, 8.0]).median_us, 3.0);
-    }
 
     #[test]
     fn a_spent_budget_ends_the_rounds() {

@@ -10,8 +10,7 @@ use super::status::{Failure, Status};
 use crate::report::chart::picture::Card;
 use crate::report::compare::{Change, Comparison, Difference, FEWEST_ROUNDS, Old};
 use crate::report::html;
-use crate::report::provenance::ResultFile;
-use crate::report::saved::Saved;
+use crate::report::results::{Data, ResultFile, Results};
 use crate::report::table::Summary;
 use serde::Serialize;
 use std::fmt::Display;
@@ -29,7 +28,7 @@ pub fn run(args: ReportArgs, console: &Console) -> Result<Status, Failure> {
 }
 
 /// The chart with this name: the first one of the files.
-fn chart(results: &[Saved], name: &str) -> Result<Card, Failure> {
+fn chart(results: &[Results], name: &str) -> Result<Card, Failure> {
     let charts = results.iter().map(html::charts).collect::<Result<Vec<_>, _>>().map_err(failed)?.concat();
     if let Some((_, card)) = charts.iter().find(|(one, _)| one == name) {
         return Ok(card.clone());
@@ -40,8 +39,8 @@ fn chart(results: &[Saved], name: &str) -> Result<Card, Failure> {
 
 /// Writes the page of a run and compares its results with older ones. Returns the worse of `status`
 /// and that of the comparison.
-pub fn report_run<T: Serialize>(
-    results: &ResultFile<T>,
+pub fn report_run<T: Serialize + Into<Data>>(
+    results: ResultFile<T>,
     status: Status,
     page: Option<&Target>,
     old: Option<&Old>,
@@ -50,8 +49,8 @@ pub fn report_run<T: Serialize>(
     if page.is_none() && old.is_none() {
         return Ok(status);
     }
-    let saved = Saved::of(results).map_err(failed);
-    match saved.and_then(|saved| finish(&[saved], page, old, console)) {
+    let results = Results::of(results).map_err(failed);
+    match results.and_then(|results| finish(&[results], page, old, console)) {
         Ok(compared) => Ok(status.worse(compared)),
         Err(failure) => Err(Failure { status: status.worse(failure.status), ..failure }),
     }
@@ -67,11 +66,11 @@ pub fn old(args: &CompareArgs, kind: &str) -> Result<Option<Old>, Failure> {
 
 fn read_old(args: &CompareArgs) -> Result<Option<Old>, Failure> {
     let Some(path) = &args.against else { return Ok(None) };
-    Ok(Some(Old { file: name(path), saved: saved(path)?, threshold: args.threshold }))
+    Ok(Some(Old { file: name(path), results: saved(path)?, threshold: args.threshold }))
 }
 
 fn finish(
-    results: &[Saved],
+    results: &[Results],
     page: Option<&Target>,
     old: Option<&Old>,
     console: &Console,
@@ -135,11 +134,11 @@ fn row(change: &Change) -> Vec<String> {
     vec![change.new.name.clone(), before, after, change.percent(), change.word().into()]
 }
 
-fn saved(path: &Path) -> Result<Saved, Failure> {
+fn saved(path: &Path) -> Result<Results, Failure> {
     let unreadable = |why: &dyn Display| Failure::usage(format_args!("cannot read {}: {why}", name(path)));
     let bytes = read(path).map_err(|error| unreadable(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is not text"))?;
-    Saved::parse(text).map_err(|error| unreadable(&error))
+    Results::parse(text).map_err(|error| unreadable(&error))
 }
 
 fn failed(error: impl Display) -> Failure {
@@ -149,7 +148,6 @@ fn failed(error: impl Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_worse_status_remains() {
@@ -169,11 +167,15 @@ mod tests {
 
     #[test]
     fn results_that_cannot_be_compared_do_not_hide_a_fault() {
-        let file = ResultFile::new("bench", None, None, json!({"rounds": 20}));
-        let old = Old { file: "old.json".into(), saved: Saved::of(&file).unwrap(), threshold: 0.1 };
+        let text = r#"{"schema": "warpheap-result/1", "kind": "bench", "version": "", "commit": "", "date": "",
+            "data": {"rounds": 20}}"#;
+        let results = Results::parse(text.into()).unwrap();
+        let Data::Bench(report) = &results.data else { unreachable!("results of bench") };
+        let old = Old { file: "old.json".into(), results: results.clone(), threshold: 0.1 };
         let console = Console::new([]);
         for (status, expected) in [(Status::Clean, Status::Usage), (Status::Fault, Status::Fault)] {
-            let failure = report_run(&file, status, None, Some(&old), &console).unwrap_err();
+            let file = ResultFile::new("bench", None, None, report.clone());
+            let failure = report_run(file, status, None, Some(&old), &console).unwrap_err();
             assert_eq!(failure.status, expected);
             assert!(failure.message.contains("no measurement in common"), "{}", failure.message);
         }

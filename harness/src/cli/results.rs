@@ -5,7 +5,7 @@ use super::input::{self, is_stdin};
 use super::parse::Target;
 use super::status::{Failure, Status};
 use crate::report::file;
-use crate::report::provenance::ResultFile;
+use crate::report::results::ResultFile;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;

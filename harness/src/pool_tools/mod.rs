@@ -16,6 +16,6 @@ pub mod replay;
 mod script;
 pub mod timeline;
 
+pub use crate::summary::Spread;
 pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
-pub use player::Spread;
 pub use script::Demand;

@@ -10,7 +10,8 @@ pub use super::player::{Failed, Hosts};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
 use super::kinds::PoolKind;
-use super::player::{Played, Spread, play};
+use super::player::{Played, play};
+use crate::summary::Spread;
 use crate::threads;
 use serde::Serialize;
 use std::time::Instant;

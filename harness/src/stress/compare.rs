@@ -7,9 +7,9 @@ use super::plan::Plan;
 use super::report::StressReport;
 use super::round_state::RoundState;
 use super::tables::Map;
-use super::validate::{BLOCK_THREADS, invalid};
-use crate::Result;
+use super::validate::BLOCK_THREADS;
 use crate::kernels::stress::overlap_claim;
+use crate::{Error, Result};
 use std::time::Instant;
 use warpheap::driver::{Device, DeviceBuffer, LaunchConfig, Module, Stream};
 use warpheap::kernel_names;
@@ -24,8 +24,9 @@ const LISTED: usize = 16;
 
 /// A thread for each record of a table. Fails if their numbers have more than 32 bits.
 pub(super) fn record_grid(records: u64) -> Result<LaunchConfig> {
-    let threads = u32::try_from(records)
-        .map_err(|_| invalid(format!("a pool of {records} blocks"), "use a smaller pool, or larger sizes"))?;
+    let threads = u32::try_from(records).map_err(|_| {
+        Error::invalid_stress(format!("a pool of {records} blocks"), "use a smaller pool, or larger sizes")
+    })?;
     Ok(LaunchConfig::linear(threads, BLOCK_THREADS))
 }
 

@@ -1,9 +1,8 @@
 //! Delays of threads at named points of the allocator: they make races between steps likelier.
 
 use super::kinds::AllocatorKind;
-use super::validate::invalid;
-use crate::Result;
-use serde::Serialize;
+use crate::{Error, Name, Result};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use warpheap::driver::Module;
 use warpheap_device::alloc::DeviceAlloc;
@@ -46,16 +45,22 @@ impl Delays {
         let what = || format!("a {name} with delays");
         if !cfg!(feature = "delays") {
             let advice = "this program was built without delays; build it with the feature `delays` of warpheap-harness";
-            return Err(invalid(what(), advice));
+            return Err(Error::invalid_stress(what(), advice));
         }
         if self.points.is_empty() || self.one_in == 0 {
-            return Err(invalid(what(), "name at least one point, and delay at least one thread in 2^32"));
+            return Err(Error::invalid_stress(
+                what(),
+                "name at least one point, and delay at least one thread in 2^32",
+            ));
         }
         let all = || of.iter().copied().flatten().copied();
         if let Some(unknown) = self.points.iter().find(|given| !all().any(|point| is_meant(given, point))) {
             let points = all().collect::<Vec<_>>().join(", ");
             let found = if points.is_empty() { "it lists no points" } else { "it has these points:" };
-            return Err(invalid(format!("a {name} with delays at `{unknown}`"), format!("{found} {points}")));
+            return Err(Error::invalid_stress(
+                format!("a {name} with delays at `{unknown}`"),
+                format!("{found} {points}"),
+            ));
         }
         let points = all().filter(|point| self.points.iter().any(|given| is_meant(given, point))).collect();
         Ok(DelayPlan { points, one_in: self.one_in })
@@ -96,7 +101,7 @@ pub(super) struct DelayPlan {
 }
 
 /// The delays of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DelayReport {
     /// A thread that passed a point was delayed with a probability of 1 in this number.
@@ -104,7 +109,7 @@ pub struct DelayReport {
     /// All delays that took place. A run with 0 says no more than a run without delays.
     pub total: u64,
     /// The delays at each selected point.
-    pub points: BTreeMap<&'static str, u64>,
+    pub points: BTreeMap<Name, u64>,
 }
 
 /// Delays that are switched on.
@@ -128,9 +133,10 @@ impl RunDelays {
     /// The delays that took place.
     pub fn report(&self) -> Result<DelayReport> {
         #[cfg(feature = "delays")]
-        let points = BTreeMap::from_iter(self.delays.counts()?);
+        let counts = self.delays.counts()?;
         #[cfg(not(feature = "delays"))]
-        let points = BTreeMap::from_iter(self.plan.points.iter().map(|name| (*name, 0)));
+        let counts: Vec<_> = self.plan.points.iter().map(|name| (*name, 0)).collect();
+        let points = counts.into_iter().map(|(name, count)| (name.into(), count)).collect::<BTreeMap<_, _>>();
         Ok(DelayReport { one_in: self.plan.one_in, total: points.values().sum(), points })
     }
 }

@@ -4,7 +4,7 @@ use super::config::StressConfig;
 use super::delays::DelayPlan;
 use super::kinds::{Plant, SizeMix, Workload};
 use super::shape::{Shape, stride};
-use super::validate::{BLOCK_THREADS, Support, check_config, check_shape, invalid};
+use super::validate::{BLOCK_THREADS, Support, check_config, check_shape};
 use crate::Error;
 use std::ops::RangeInclusive;
 use warpheap::Bytes;
@@ -167,7 +167,7 @@ impl Plan {
         };
         if wanted > max && (config.pool_bytes.is_some() || max < min) {
             let (wanted, max) = (Bytes(config.pool_bytes.unwrap_or(wanted)), Bytes(max));
-            return Err(invalid(
+            return Err(Error::invalid_stress(
                 format!("a pool of {wanted}"),
                 format!(
                     "with the tables of the checks, {device} has memory for a pool of at most {max}; use a smaller \
@@ -182,7 +182,7 @@ impl Plan {
     fn check_pool(&self) -> Result<(), Error> {
         let pool = Bytes(self.pool_bytes);
         if self.pool_bytes < self.stride {
-            return Err(invalid(
+            return Err(Error::invalid_stress(
                 format!("a pool of {pool}, which is smaller than one allocation of {} B", self.max_bytes),
                 "use a larger pool or smaller sizes",
             ));
@@ -191,7 +191,7 @@ impl Plan {
         // a round.
         let exhaustible = self.demand_bytes() / 8 * 7;
         if self.plant == Some(Plant::Overlap) && self.pool_bytes > exhaustible {
-            return Err(invalid(
+            return Err(Error::invalid_stress(
                 format!("a planted overlap in a pool of {pool}"),
                 format!(
                     "the overlap is found only if the pool runs out of memory, and the threads do not exhaust this \

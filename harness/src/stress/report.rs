@@ -5,7 +5,8 @@ use super::delays::DelayReport;
 use super::finding::Finding;
 use super::kinds::{Plant, SizeMix, Workload};
 use super::plan::Plan;
-use serde::Serialize;
+use crate::Name;
+use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
@@ -26,12 +27,12 @@ pub struct Progress {
 }
 
 /// What a run did and what it found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 #[must_use = "it says whether the run was clean"]
 pub struct StressReport {
     /// The allocator under stress: [`Subject::NAME`](super::Subject::NAME).
-    pub allocator: &'static str,
+    pub allocator: Name,
     /// GPU threads of each stream.
     pub threads: u32,
     /// Streams that used the pool concurrently.
@@ -61,7 +62,7 @@ pub struct StressReport {
     /// What was checked for every pair, and for all blocks together. Checks that the
     /// [`Subject`](super::Subject) does not support, and checks that the run did not reach, are not
     /// listed.
-    pub verified: Vec<&'static str>,
+    pub verified: Vec<Name>,
     /// Blocks that a different warp freed than the one that allocated them, in the same kernel or
     /// in kernels that ran concurrently. A churn has none: there, blocks change owners only between
     /// kernels.
@@ -120,7 +121,7 @@ pub struct StressReport {
 impl StressReport {
     pub(super) fn new(config: &StressConfig, plan: &Plan) -> Self {
         StressReport {
-            allocator: plan.name,
+            allocator: plan.name.into(),
             threads: plan.threads,
             streams: plan.streams,
             workload: plan.workload,
@@ -221,7 +222,7 @@ pub(super) struct Checked {
 
 impl Checked {
     /// What a run without findings has verified.
-    fn verified(self) -> Vec<&'static str> {
+    fn verified(self) -> Vec<Name> {
         let of_subject = [
             (self.misuse, MISUSE),
             (self.count, COUNT),
@@ -229,7 +230,7 @@ impl Checked {
             (self.all_free, ALL_FREE),
         ];
         let made = of_subject.into_iter().filter(|(made, _)| *made).map(|(_, what)| what);
-        ALWAYS.into_iter().chain(made).collect()
+        ALWAYS.into_iter().chain(made).map(Name::from).collect()
     }
 }
 

@@ -32,12 +32,8 @@ pub(super) struct Support {
     pub points: Points,
 }
 
-pub(super) fn invalid(what: String, advice: impl Into<String>) -> Error {
-    Error::InvalidStress { what, advice: advice.into() }
-}
-
 fn check(is_valid: bool, what: impl FnOnce() -> String, advice: impl Into<String>) -> Result<(), Error> {
-    if is_valid { Ok(()) } else { Err(invalid(what(), advice)) }
+    if is_valid { Ok(()) } else { Err(Error::invalid_stress(what(), advice)) }
 }
 
 pub(super) fn check_shape(name: &str, shape: &Shape) -> Result<(), Error> {

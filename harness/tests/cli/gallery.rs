@@ -1,5 +1,4 @@
-//! The gallery: the pages and pictures in `docs` are those that the program draws of committed
-//! data.
+//! The gallery: the pictures in `docs` are those that the program draws of committed data.
 //!
 //! `scripts/gallery.sh` writes them again.
 
@@ -13,8 +12,7 @@ const SUITE: &str = "results/h200-2026-11-25/bench-suite-full.json";
 /// A file of the gallery, and the arguments that make it. The file comes last.
 type Made = (&'static str, &'static [&'static str]);
 
-const MADE: [Made; 8] = [
-    ("docs/gallery/suite-full.html", &["report", SUITE, "--html"]),
+const MADE: [Made; 7] = [
     ("docs/gallery/alloc.svg", &["report", SUITE, "--chart", "time: alloc over threads", "--svg"]),
     (
         "docs/gallery/latency.svg",

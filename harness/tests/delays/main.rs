@@ -93,7 +93,7 @@ fn crowded_pools_stay_sound_with_delays_at_every_point() {
     for (device, allocator) in
         devices().iter().flat_map(|device| AllocatorKind::ALL.map(|kind| (device, kind)))
     {
-        let mut all: BTreeMap<_, u64> = allocator.points().map(|name| (name, 0)).collect();
+        let mut all: BTreeMap<_, u64> = allocator.points().map(|name| (name.into(), 0)).collect();
         for config in crowded(allocator, device) {
             let report = run(device, &config).unwrap_or_else(|error| panic!("{device}, {config:?}: {error}"));
             assert!(report.is_clean(), "{device}, {config:?}: {:#?}", report.findings);
@@ -102,7 +102,7 @@ fn crowded_pools_stay_sound_with_delays_at_every_point() {
             points.into_iter().for_each(|(name, count)| *all.entry(name).or_default() += count);
         }
         println!("{device}: {all:?}");
-        let missed = all.iter().filter(|(name, count)| **count == 0 && !RARE.contains(name));
+        let missed = all.iter().filter(|(name, count)| **count == 0 && !RARE.contains(&&***name));
         let missed: Vec<_> = missed.collect();
         assert!(missed.is_empty(), "{device}: no thread was delayed at {missed:?}");
     }

@@ -32,7 +32,7 @@ fn a_third_party_allocator_is_stressed() {
         let report =
             run_third_party::<SlotPool<SOUND>>(mode, &third_party_config().workload(workload)).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
-        assert_eq!((report.allocator, report.allocations), ("slots", report.frees));
+        assert_eq!((&*report.allocator, report.allocations), ("slots", report.frees));
         let (allocations, exhaustions) = (report.allocations, report.exhaustions);
         assert!(allocations > min && exhaustions > 1, "{workload:?}: {allocations} {exhaustions}");
     }

@@ -6,14 +6,13 @@
 //! bar refers to the faster floor.
 
 use crate::Result;
-use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::context::{Bench, GIB, Plan, THREADS};
 use crate::bench::figure::Figure;
 use crate::bench::load::{Load, one_size};
-use crate::bench::plan::Plan;
-use crate::bench::timing::Timing;
 use crate::kernels::bench::{
     Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
 };
+use crate::summary::Timing;
 use warpheap::kernel_names;
 
 /// Pairs per thread in the churn of one size.

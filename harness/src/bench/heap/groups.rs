@@ -1,15 +1,15 @@
 //! The heap's group functions, compared with its plain ones.
 
 use crate::Result;
-use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::context::{Bench, GIB, Plan, THREADS};
 use crate::bench::figure::Figure;
 use crate::bench::load::{Load, WITHOUT_ALLOCATING, one_size};
-use crate::bench::plan::Plan;
-use crate::bench::timing::{BLOCK, Timing};
+use crate::bench::timing::BLOCK;
 use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,
     bench_heap_churn_cached, bench_heap_free_each,
 };
+use crate::summary::Timing;
 use warpheap::device_pools::Heap;
 use warpheap::kernel_names;
 use warpheap_device::heap;

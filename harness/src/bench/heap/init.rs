@@ -1,9 +1,8 @@
 //! Fixed costs of a heap: set-up time and metadata.
 
-use crate::bench::context::{Bench, GIB};
+use crate::bench::context::{Bench, GIB, Plan};
 use crate::bench::figure::{Bar, Figure};
-use crate::bench::plan::Plan;
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 use crate::{Error, Result};
 use std::time::Instant;
 

@@ -1,15 +1,14 @@
 //! A heap at its limits: exactly full, over full, half freed, and all freed.
 
 use crate::Result;
-use crate::bench::context::{Bench, GIB, THREADS};
+use crate::bench::context::{Bench, GIB, Plan, THREADS};
 use crate::bench::figure::{Bar, Figure};
 use crate::bench::load::{Load, Pool, WITHOUT_ALLOCATING, check_addresses, one_size};
-use crate::bench::plan::Plan;
-use crate::bench::timing::Timing;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };
 use crate::kernels::stress::take_whole_heap;
+use crate::summary::Timing;
 use warpheap::device_pools::Heap;
 use warpheap::driver::LaunchConfig;
 use warpheap::kernel_names;

@@ -16,6 +16,11 @@ mod churn;
 mod groups;
 mod init;
 mod limits;
-mod plans;
 
-pub(super) use plans::plans;
+use super::context::Plan;
+
+/// All figures of the heap.
+pub(super) fn plans() -> impl Iterator<Item = Plan> {
+    let groups = [alloc_free::plans(), churn::plans(), limits::plans(), init::plans(), groups::plans()];
+    groups.into_iter().flatten()
+}

@@ -1,6 +1,7 @@
 //! The allocators whose calls are timed one by one.
 
 use super::malloc::Malloc;
+use super::operation::Operation::{self, Alloc, Churn, Free};
 use crate::OwnModule;
 use crate::bench::load::Load;
 use crate::suite_kernels::{
@@ -11,7 +12,7 @@ use warpheap::device_pools::Heap;
 use warpheap::driver::{DeviceBuffer, Module};
 use warpheap::kernel_names;
 
-/// Pairs of allocation and free per thread in a launch of [`Calls::churn`].
+/// Pairs of allocation and free per thread in a launch of a churn.
 pub(super) const TURNS: u32 = 4;
 
 const LAUNCHED: [&str; 3] =
@@ -31,16 +32,25 @@ impl Timed {
     }
 }
 
-/// An allocator whose calls are timed. Each launch stores a duration for each call.
+/// A duration for each call of a launch.
+pub(super) struct Durations {
+    pub allocs: DeviceBuffer<u64>,
+    pub frees: DeviceBuffer<u64>,
+}
+
+impl Durations {
+    /// For `turns` pairs of an allocation and a free per thread.
+    pub fn new(load: &Load<'_>, turns: u32) -> warpheap::Result<Durations> {
+        let buffer = || load.timer.device.zeroed(load.threads() as usize * turns as usize);
+        Ok(Durations { allocs: buffer()?, frees: buffer()? })
+    }
+}
+
+/// An allocator whose calls are timed.
 pub(super) trait Calls {
-    fn alloc(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()>;
-    fn free(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()>;
-    fn churn(
-        &self,
-        load: &Load<'_>,
-        allocs: &DeviceBuffer<u64>,
-        frees: &DeviceBuffer<u64>,
-    ) -> warpheap::Result<()>;
+    /// Launches the kernel of an operation, which stores the duration of each call. A free releases
+    /// the blocks that the launch before it allocated.
+    fn launch(&self, operation: Operation, load: &Load<'_>, to: &Durations) -> warpheap::Result<()>;
 }
 
 /// The calls of a heap.
@@ -50,51 +60,40 @@ pub(super) struct OfHeap<'a> {
 }
 
 impl Calls for OfHeap<'_> {
-    fn alloc(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()> {
-        let args = (self.heap.handle(), load.sizes, load.out.slice(), durations.slice());
-        // SAFETY: heap and buffers are live, and only this stream uses them.
-        unsafe { load.launch_in(self.module, suite_heap_alloc_latency, args) }
-    }
-
-    fn free(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()> {
-        let args = (self.heap.handle(), load.out.slice(), durations.slice());
-        // SAFETY: `out` holds the blocks that the previous launch allocated.
-        unsafe { load.launch_in(self.module, suite_heap_free_latency, args) }
-    }
-
-    fn churn(
-        &self,
-        load: &Load<'_>,
-        allocs: &DeviceBuffer<u64>,
-        frees: &DeviceBuffer<u64>,
-    ) -> warpheap::Result<()> {
-        let args = (self.heap.handle(), load.sizes, TURNS, allocs.slice(), frees.slice());
-        // SAFETY: heap and buffers are live, and only this stream uses them.
-        unsafe { load.launch_in(self.module, suite_heap_churn_latency, args) }
+    fn launch(&self, operation: Operation, load: &Load<'_>, to: &Durations) -> warpheap::Result<()> {
+        let (module, heap, out, sizes) = (self.module, self.heap.handle(), load.out.slice(), load.sizes);
+        let (allocs, frees) = (to.allocs.slice(), to.frees.slice());
+        match operation {
+            Alloc => {
+                let args = (heap, sizes, out, allocs);
+                // SAFETY: heap and buffers are live, and only this stream uses them.
+                unsafe { load.launch_in(module, suite_heap_alloc_latency, args) }
+            }
+            // SAFETY: `out` holds the blocks that the previous launch allocated.
+            Free => unsafe { load.launch_in(module, suite_heap_free_latency, (heap, out, frees)) },
+            Churn => {
+                let args = (heap, sizes, TURNS, allocs, frees);
+                // SAFETY: heap and buffers are live, and only this stream uses them.
+                unsafe { load.launch_in(module, suite_heap_churn_latency, args) }
+            }
+        }
     }
 }
 
 impl Calls for Malloc {
-    fn alloc(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()> {
-        let args = (load.sizes, load.out.slice(), durations.slice());
-        // SAFETY: the buffers are live, and only this stream uses them.
-        unsafe { load.launch_in(&self.module, suite_malloc_alloc_latency, args) }
-    }
-
-    fn free(&self, load: &Load<'_>, durations: &DeviceBuffer<u64>) -> warpheap::Result<()> {
-        let args = (load.out.slice(), durations.slice());
-        // SAFETY: `out` holds the blocks that the previous launch allocated.
-        unsafe { load.launch_in(&self.module, suite_malloc_free_latency, args) }
-    }
-
-    fn churn(
-        &self,
-        load: &Load<'_>,
-        allocs: &DeviceBuffer<u64>,
-        frees: &DeviceBuffer<u64>,
-    ) -> warpheap::Result<()> {
-        let args = (load.sizes, TURNS, allocs.slice(), frees.slice());
-        // SAFETY: the buffers are live, and only this stream uses them.
-        unsafe { load.launch_in(&self.module, suite_malloc_churn_latency, args) }
+    fn launch(&self, operation: Operation, load: &Load<'_>, to: &Durations) -> warpheap::Result<()> {
+        let (module, out, sizes) = (&self.module, load.out.slice(), load.sizes);
+        let (allocs, frees) = (to.allocs.slice(), to.frees.slice());
+        match operation {
+            // SAFETY: the buffers are live, and only this stream uses them.
+            Alloc => unsafe { load.launch_in(module, suite_malloc_alloc_latency, (sizes, out, allocs)) },
+            // SAFETY: `out` holds the blocks that the previous launch allocated.
+            Free => unsafe { load.launch_in(module, suite_malloc_free_latency, (out, frees)) },
+            Churn => {
+                let args = (sizes, TURNS, allocs, frees);
+                // SAFETY: the buffers are live, and only this stream uses them.
+                unsafe { load.launch_in(module, suite_malloc_churn_latency, args) }
+            }
+        }
     }
 }

@@ -3,13 +3,13 @@
 use super::contenders::Setup;
 use super::malloc::Malloc;
 use super::report::Collection;
-use super::run::{Results, outcome};
+use super::results::Results;
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
-use crate::bench::timing::Timing;
 use crate::kernels::collections::{
     collect_map, collect_string, collect_vec, sum_of_map, sum_of_string, sum_of_vec,
 };
+use crate::summary::Timing;
 use crate::{Error, Result};
 use std::cell::RefCell;
 use warpheap::driver::Module;
@@ -39,18 +39,17 @@ fn measure_one<K>(
 where
     K: Kernel<Args = (u32, DeviceSlice<u64>)>,
 {
-    (results.progress)(name);
-    if let Some(why) = results.out_of_time() {
-        results.leave_out(format!("{name}: {why}"));
+    if !results.may_begin(name, "") {
         return Ok(());
     }
     let threads = setup.extent.collections;
     let sums: Vec<u64> = (0..threads).map(|i| sum(i, ITEMS)).collect();
     let measured = over_heap(setup, name, kernel, &sums)
         .and_then(|heap| Ok((heap, time(setup.bench, &malloc.module, name, kernel, &sums)?)));
-    let Some((heap, malloc)) = outcome(measured, || name.to_owned(), results)? else { return Ok(()) };
+    let Some((heap, malloc)) = results.keep(name, measured)? else { return Ok(()) };
     let (heap_us, cuda_malloc_us) = (heap.median_us, malloc.median_us);
-    let ratio = cuda_malloc_us / heap_us;
+    let ratio = Some(cuda_malloc_us / heap_us).filter(|ratio| ratio.is_finite());
+    let name = name.into();
     results.report.collections.push(Collection { name, threads, heap_us, cuda_malloc_us, ratio });
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What a series measures: the floors, and the device pools of this library.
+//! What a series measures: the floors, the device pools of this library, and CUDA's `malloc`.
 
 use super::extent::Extent;
-use super::malloc::{MALLOC, Malloc};
-use super::report::Operation::{self, Alloc, Churn, Free};
+use super::malloc::{CUDA_MALLOC, Malloc};
+use super::operation::Operation::{self, Alloc, Churn, Free};
 use crate::Result;
 use crate::bench::context::Bench;
 use crate::bench::load::{Load, Pool};
@@ -10,6 +10,7 @@ use crate::kernels::bench::{
     bench_alloc_floor, bench_bump_alloc, bench_churn_strided_floor, bench_free_floor, bench_freelist_churn,
     bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached, bench_heap_free_each,
 };
+use crate::suite_kernels::{suite_malloc_alloc, suite_malloc_churn, suite_malloc_free};
 use warpheap::device_pools::{Bump, FreeList, Heap};
 use warpheap::driver::DeviceBuffer;
 use warpheap::kernel_names;
@@ -72,7 +73,15 @@ pub(super) const KINDS: [Kind; 7] = [
     Kind::new("heap block cache", &[Churn], |setup, threads, bytes| {
         Ok(Box::new(Cached(setup.bench.heap(setup.extent.room(threads, bytes))?)))
     }),
-    MALLOC,
+    Kind {
+        name: CUDA_MALLOC,
+        operations: &[Alloc, Free, Churn],
+        limit: |setup, threads, bytes| setup.malloc.and_then(|malloc| malloc.limit(threads, bytes)),
+        build: |setup, _, _| {
+            let malloc = setup.malloc.expect("a contender that is left out is not built");
+            Ok(Box::new(malloc.clone()))
+        },
+    },
 ];
 
 /// The name of the floor.
@@ -213,5 +222,25 @@ impl Contender for Cached {
 
     fn check(&self, name: &str) -> Result<()> {
         self.0.check_freed(name).map(drop)
+    }
+}
+
+impl Contender for Malloc {
+    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
+        let (module, out) = (&self.module, load.out.slice());
+        match operation {
+            // SAFETY: `out` is live, and only this stream uses it.
+            Alloc => unsafe { load.launch_in(module, suite_malloc_alloc, (out, load.sizes)) },
+            Free => {
+                let args = (out, load.order(false), load.counter());
+                // SAFETY: `out` holds the blocks that the previous launch allocated.
+                unsafe { load.launch_in(module, suite_malloc_free, args) }
+            }
+            Churn => {
+                let args = (load.sizes, TURNS, load.counter());
+                // SAFETY: the counter is live.
+                unsafe { load.launch_in(module, suite_malloc_churn, args) }
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The extent of a suite: numbers of threads, sizes, rounds and time limits.
 
-use super::aging::LoadExtent;
-use super::report::{Over, Suite};
+use super::operation::Over;
+use super::report::Suite;
+use crate::bench::context::GIB;
 use std::time::Duration;
 use warpheap::driver::Backend;
 
@@ -118,6 +119,53 @@ impl Extent {
     pub fn room(&self, threads: u32, bytes: u32) -> u64 {
         let requested = u64::from(threads) * u64::from(bytes);
         self.spare_bytes + requested + requested / 8
+    }
+}
+
+/// The extent of the measurements of a heap over its load.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LoadExtent {
+    /// Sizes of the heaps.
+    pub heaps: Vec<u64>,
+    /// Most threads of a kernel.
+    pub threads: u32,
+    /// The loads, in percent of the blocks that fit.
+    pub percents: Vec<u32>,
+    /// Kernels that exchange blocks at each load.
+    pub turns: u32,
+    /// Threads of the kernels of drifts.
+    pub drift_threads: Vec<u32>,
+    /// The largest heap with drifts: larger ones have too many blocks to list and sort.
+    pub drift_most: u64,
+}
+
+impl LoadExtent {
+    /// On a GPU.
+    pub fn of(suite: Suite) -> LoadExtent {
+        let heaps = match suite {
+            Suite::Quick => vec![GIB / 4],
+            Suite::Full | Suite::Load => vec![GIB / 4, GIB, 16 * GIB],
+        };
+        LoadExtent {
+            heaps,
+            threads: 1 << 18,
+            percents: vec![25, 50, 75, 90, 95, 98],
+            turns: 24,
+            drift_threads: vec![1 << 14, 1 << 18],
+            drift_most: GIB,
+        }
+    }
+
+    /// Small enough for a simulation of a few cores.
+    pub fn simulated() -> LoadExtent {
+        LoadExtent {
+            heaps: vec![1 << 20],
+            threads: 1 << 10,
+            percents: vec![50, 90, 98],
+            turns: 4,
+            drift_threads: vec![1 << 8],
+            drift_most: 8 << 20,
+        }
     }
 }
 

@@ -1,8 +1,5 @@
-//! CUDA's own allocator as a contender.
+//! CUDA's own allocator: its kernels, its heap and its limits.
 
-use super::contenders::{Contender, Kind, TURNS};
-use super::report::Operation::{self, Alloc, Churn, Free};
-use crate::bench::load::Load;
 use crate::kernels::collections::{collect_map, collect_string, collect_vec};
 use crate::suite_kernels::{
     suite_malloc_alloc, suite_malloc_alloc_latency, suite_malloc_churn, suite_malloc_churn_latency,
@@ -17,17 +14,6 @@ pub(super) const CUDA_MALLOC: &str = "CUDA malloc";
 
 /// Begins the note that says why CUDA's `malloc` is left out.
 pub(super) const LEFT_OUT: &str = "CUDA's malloc and Rust's collections are left out";
-
-/// The contender.
-pub(super) const MALLOC: Kind = Kind {
-    name: CUDA_MALLOC,
-    operations: &[Alloc, Free, Churn],
-    limit: |setup, threads, bytes| setup.malloc.and_then(|malloc| malloc.limit(threads, bytes)),
-    build: |setup, _, _| {
-        let malloc = setup.malloc.expect("a contender that is left out is not built");
-        Ok(Box::new(malloc.clone()))
-    },
-};
 
 /// Maximum size of CUDA's heap; it is also at most an eighth of the free memory.
 const MOST_HEAP_BYTES: u64 = 8 << 30;
@@ -82,32 +68,13 @@ impl Malloc {
         Ok(Malloc { module: own.load_suite(&LAUNCHED)?.module().clone(), heap_bytes })
     }
 
-    fn limit(&self, threads: u32, bytes: u32) -> Option<String> {
+    /// Why so many threads do not allocate so many bytes each.
+    pub fn limit(&self, threads: u32, bytes: u32) -> Option<String> {
         if threads > MOST_THREADS {
             return Some(format!("more than {MOST_THREADS} threads take too long"));
         }
         // Half of the heap is left for its own data and for fragmentation.
         let is_large = u64::from(threads) * u64::from(bytes) > self.heap_bytes / 2;
         is_large.then(|| format!("the requests exceed half of its heap of {}", Bytes(self.heap_bytes)))
-    }
-}
-
-impl Contender for Malloc {
-    fn launch(&mut self, operation: Operation, load: &Load<'_>) -> warpheap::Result<()> {
-        let (module, out) = (&self.module, load.out.slice());
-        match operation {
-            // SAFETY: `out` is live, and only this stream uses it.
-            Alloc => unsafe { load.launch_in(module, suite_malloc_alloc, (out, load.sizes)) },
-            Free => {
-                let args = (out, load.order(false), load.counter());
-                // SAFETY: `out` holds the blocks that the previous launch allocated.
-                unsafe { load.launch_in(module, suite_malloc_free, args) }
-            }
-            Churn => {
-                let args = (load.sizes, TURNS, load.counter());
-                // SAFETY: the counter is live.
-                unsafe { load.launch_in(module, suite_malloc_churn, args) }
-            }
-        }
     }
 }

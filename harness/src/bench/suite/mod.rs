@@ -7,9 +7,11 @@
 //! | file | what |
 //! |---|---|
 //! | `extent` | numbers of threads, sizes and limits of each suite |
-//! | `contenders`, `malloc` | what is measured |
+//! | `operation` | what threads do, and what varies |
+//! | `malloc`, `contenders` | what is measured |
+//! | `results`, `report` | the results of a running suite, and as they are written |
 //! | `series` | times over the number of threads and over sizes |
-//! | `situations`, `calls`, `latency`, `distribution` | durations of single calls |
+//! | `situations`, `calls`, `latency` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
 //! | `aging` | fills and turns of a heap over its load; drift from size to size |
 //! | `targets` | figures with targets, from the other results |
@@ -18,11 +20,12 @@ mod aging;
 mod calls;
 mod collections;
 mod contenders;
-mod distribution;
 mod extent;
 mod latency;
 mod malloc;
+mod operation;
 mod report;
+mod results;
 mod run;
 mod series;
 mod situations;
@@ -30,8 +33,8 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use aging::{Drift, Fill, HeapLoad, MOST_HEAP_BYTES, Survivors, Turn};
-pub use distribution::{Bin, Distribution};
-pub use latency::Latency;
-pub use report::{Collection, Fixed, Operation, Over, Point, Series, Suite, SuiteReport};
+pub use aging::MOST_HEAP_BYTES;
+pub use latency::{Bin, Distribution, Latency};
+pub use operation::{Operation, Over};
+pub use report::{Collection, Drift, Fill, HeapLoad, Point, Series, Suite, SuiteReport, Survivors, Turn};
 pub use run::{SuiteConfig, kernels, run};

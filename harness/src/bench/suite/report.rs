@@ -1,12 +1,13 @@
 //! The results of a suite.
 
-use super::aging::{Drift, HeapLoad};
 use super::latency::Latency;
+use crate::Name;
 use crate::bench::run::BenchReport;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Extent of a suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
@@ -31,87 +32,39 @@ impl Suite {
     }
 }
 
-/// What the threads of a series do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// Every thread allocates one block.
-    Alloc,
-    /// Every thread frees one block.
-    Free,
-    /// Every thread repeatedly allocates a block, writes to it and frees it.
-    Churn,
-}
-
-impl Operation {
-    /// As in the results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Operation::Alloc => "alloc",
-            Operation::Free => "free",
-            Operation::Churn => "churn",
-        }
-    }
-}
-
-/// The variable of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Over {
-    /// The number of threads.
-    Threads,
-    /// The size of the blocks.
-    Bytes,
-}
-
-impl Over {
-    /// As in the results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Over::Threads => "threads",
-            Over::Bytes => "bytes",
-        }
-    }
-}
-
-/// What is equal at all points of a series: one of the two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fixed {
-    /// The number of threads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
-    /// The size of the blocks, in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u32>,
-}
-
 /// The times of one operation of one contender.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Series {
     /// What was measured: `floor`, `bump`, `free list`, `heap`, `heap group calls`,
     /// `heap block cache` or `CUDA malloc`.
-    pub contender: &'static str,
-    /// The operation.
-    pub operation: Operation,
-    /// The variable.
-    pub over: Over,
-    /// What does not vary.
-    pub fixed: Fixed,
+    pub contender: Name,
+    /// [`Operation::name`](super::Operation::name), or what the threads of another program do.
+    pub operation: Name,
+    /// The variable: [`Over::name`](super::Over::name).
+    pub over: Name,
+    /// What does not vary: the number of `threads`, or the size of the blocks in `bytes`.
+    #[serde(default)]
+    pub fixed: BTreeMap<Name, u64>,
     /// Pairs of allocation and free per thread in a churn; otherwise 1.
+    #[serde(default = "once")]
     pub turns: u32,
     /// Unit of the times: `us`.
-    pub unit: &'static str,
+    pub unit: Name,
     /// The points, by ascending `x`.
     pub points: Vec<Point>,
 }
 
+fn once() -> u32 {
+    1
+}
+
 /// The time of a kernel with `x` threads, or with blocks of `x` bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Point {
     /// The number of threads, or the size in bytes.
-    pub x: u32,
+    pub x: u64,
     /// The median round.
     pub median: f64,
     /// The fastest round.
@@ -120,52 +73,237 @@ pub struct Point {
     pub max: f64,
     /// The median of the floor at this point; `None` in series of the floor.
     pub floor: Option<f64>,
-    /// Timed rounds.
-    pub rounds: u32,
+    /// Timed rounds; `None` for those of the whole benchmark.
+    pub rounds: Option<u32>,
     /// Operations that failed in all rounds, with those of the warm-up. Of an arena, those of the
     /// last round.
+    #[serde(default)]
     pub failed: u64,
 }
 
 /// The time of a kernel with one of Rust's collections per thread, over both allocators.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Collection {
     /// What the threads do.
-    pub name: &'static str,
+    pub name: Name,
     /// Threads, each with its own collection.
+    #[serde(default)]
     pub threads: u32,
     /// Median with the heap as the global allocator, in microseconds.
     pub heap_us: f64,
     /// Median with CUDA's `malloc` as the global allocator, in microseconds.
     pub cuda_malloc_us: f64,
-    /// `cuda_malloc_us` over `heap_us`.
-    pub ratio: f64,
+    /// `cuda_malloc_us` over `heap_us`; `None` if that is no number.
+    pub ratio: Option<f64>,
 }
 
 /// All results of a suite.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuiteReport {
-    /// Its extent.
-    pub suite: Suite,
+    /// Its extent. `None` for figures alone, and in results of another program.
+    pub suite: Option<Suite>,
     /// Whether the threads were simulated by the CPU. Then times say nothing about a GPU.
+    #[serde(default)]
     pub simulated: bool,
     /// Duration of the suite, in seconds.
+    #[serde(default)]
     pub seconds: f64,
     /// What a reader must know: limits that were set, contenders that were left out.
+    #[serde(default)]
     pub notes: Vec<String>,
     /// Times over the number of threads and over sizes.
+    #[serde(default)]
     pub series: Vec<Series>,
     /// Durations of single calls.
+    #[serde(default)]
     pub latency: Vec<Latency>,
     /// Rust's collections.
+    #[serde(default)]
     pub collections: Vec<Collection>,
     /// Fills and turns of heaps over their load.
+    #[serde(default)]
     pub load: Vec<HeapLoad>,
     /// Drifts from size to size.
+    #[serde(default)]
     pub drift: Vec<Drift>,
     /// Targets, and what was left out or wrong.
     #[serde(flatten)]
     pub bench: BenchReport,
+}
+
+/// Figures without a suite.
+impl From<BenchReport> for SuiteReport {
+    fn from(bench: BenchReport) -> SuiteReport {
+        let (notes, series, latency, collections, load, drift) = Default::default();
+        let (suite, simulated, seconds) = (None, false, 0.0);
+        SuiteReport { suite, simulated, seconds, notes, series, latency, collections, load, drift, bench }
+    }
+}
+
+/// The costs of a heap of which `percent` of the blocks that fit are live. Times are nanoseconds
+/// per thread of a kernel, failed allocations included.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HeapLoad {
+    /// Size of the heap.
+    pub heap_bytes: u64,
+    /// The smallest requested size.
+    pub min_bytes: u32,
+    /// The largest requested size. Sizes between both are pseudo-random multiples of 16.
+    pub max_bytes: u32,
+    /// The load: share of the blocks that fit.
+    pub percent: u32,
+    /// The number of blocks that fit: the heap's size over the mean size of their classes.
+    pub fits: u64,
+    /// Most threads of a kernel.
+    pub threads: u32,
+    /// Allocations from a new heap up to the load.
+    pub fill: Fill,
+    /// Exchanges of blocks at the load.
+    pub turn: Turn,
+    /// Failed allocations of both that gave up without a proof that there was no memory.
+    #[serde(default)]
+    pub contended: u64,
+    /// Median time of the kernel that reads and writes as a turn does, without the allocator.
+    pub floor_ns: f64,
+}
+
+/// Kernels that allocate from a new heap until it has the load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fill {
+    /// Time of the first kernel.
+    pub first_ns: f64,
+    /// Mean time of all kernels.
+    pub mean_ns: f64,
+    /// Allocations that were requested.
+    pub requests: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// The same in percent of the requests.
+    pub failed_percent: f64,
+}
+
+/// Kernels in which each thread frees one of the live blocks and allocates another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Number of kernels.
+    pub turns: u32,
+    /// Time of the first kernel.
+    pub first_ns: f64,
+    /// Median time of the kernels.
+    pub median_ns: f64,
+    /// Time of the fastest kernel.
+    pub min_ns: f64,
+    /// Time of the slowest kernel.
+    pub worst_ns: f64,
+    /// Allocations that were requested.
+    pub requests: u64,
+    /// Allocations that failed.
+    pub failed: u64,
+    /// The same in percent of the requests.
+    pub failed_percent: f64,
+}
+
+/// Which blocks of a drift survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Survivors {
+    /// The tenth that was allocated first.
+    Oldest,
+    /// A tenth at random.
+    Random,
+}
+
+impl Survivors {
+    /// As in text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Survivors::Oldest => "the oldest tenth",
+            Survivors::Random => "a random tenth",
+        }
+    }
+}
+
+/// One size of a drift, or all of them: kernels allocate until one fails, others repeat it with
+/// nothing freed between, and a tenth of all live blocks survives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Drift {
+    /// Size of the heap.
+    pub heap_bytes: u64,
+    /// Which blocks survive.
+    pub survivors: Survivors,
+    /// Threads of a kernel, each of which allocates one block.
+    pub threads: u32,
+    /// The size; `None` for all sizes of the drift.
+    pub bytes: Option<u32>,
+    /// Bytes in blocks that fit beside the survivors of the sizes before.
+    pub goal_bytes: u64,
+    /// Allocations that were requested up to the first kernel in which some failed.
+    pub requests: u64,
+    /// Those that succeeded.
+    pub granted: u64,
+    /// Those that failed, all of them in the last kernel.
+    pub failed: u64,
+    /// Allocations of a second such kernel that succeeded, with nothing freed between.
+    pub served_again: u64,
+    /// Allocations of further kernels that succeeded, until one was granted none.
+    pub served_later: u64,
+    /// Free blocks of the size's class after the first kernel that failed.
+    pub free_blocks: u64,
+    /// Free slabs at the same time.
+    pub free_slabs: u64,
+    /// Runs of other classes without a live block at the same time.
+    pub free_runs: u64,
+    /// Failed allocations for which there was memory: `served_again`, or what the free blocks,
+    /// slabs and runs hold if that is more. At most `failed`.
+    pub wrong: u64,
+    /// The same in percent of the requests.
+    pub wrong_percent: f64,
+    /// Those of the `failed` allocations that gave up without a proof that there was no memory.
+    #[serde(default)]
+    pub contended: u64,
+    /// Bytes of the goal that no kernel was granted.
+    pub persistent_bytes: u64,
+    /// The same in percent of the goal.
+    pub persistent_percent: f64,
+}
+
+impl Drift {
+    /// Sets what follows from the other numbers.
+    pub(super) fn with_shares(self) -> Drift {
+        let wrong_percent = percent(self.wrong, self.requests);
+        let persistent_percent = percent(self.persistent_bytes, self.goal_bytes);
+        Drift { wrong_percent, persistent_percent, ..self }
+    }
+
+    /// The sum over all sizes. `None` without sizes.
+    pub(super) fn total(sizes: &[Drift]) -> Option<Drift> {
+        let add = |a: Drift, b: &Drift| Drift {
+            bytes: None,
+            goal_bytes: a.goal_bytes + b.goal_bytes,
+            requests: a.requests + b.requests,
+            granted: a.granted + b.granted,
+            failed: a.failed + b.failed,
+            served_again: a.served_again + b.served_again,
+            served_later: a.served_later + b.served_later,
+            free_blocks: a.free_blocks + b.free_blocks,
+            free_slabs: a.free_slabs + b.free_slabs,
+            free_runs: a.free_runs + b.free_runs,
+            wrong: a.wrong + b.wrong,
+            contended: a.contended + b.contended,
+            persistent_bytes: a.persistent_bytes + b.persistent_bytes,
+            ..a
+        };
+        let (first, rest) = sizes.split_first()?;
+        let total = rest.iter().fold(Drift { bytes: None, ..*first }, add);
+        Some(total.with_shares())
+    }
+}
+
+/// `part` of `whole` in percent; 0 of nothing.
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }

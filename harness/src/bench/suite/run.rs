@@ -4,17 +4,16 @@ use super::calls::Timed;
 use super::contenders::{self, Setup};
 use super::extent::Extent;
 use super::malloc::Malloc;
-use super::report::{Over, Suite, SuiteReport};
+use super::operation::Over;
+use super::report::{Suite, SuiteReport};
+use super::results::Results;
 use super::{aging, collections, series, situations, targets};
 use crate::bench::context::Bench;
-use crate::bench::run::BenchReport;
-use crate::bench::timing::{self, BLOCK};
+use crate::bench::timing;
 use crate::kernels::bench::{bench_freelist_alloc, bench_freelist_free, bench_heap_alloc, bench_heap_free};
 use crate::kernels::collections::{collect_map, collect_string, collect_vec};
-use crate::{Error, OwnModule, Result};
-use std::time::{Duration, Instant};
-use warpheap::driver::{Backend, Device};
-use warpheap::error::OutOfMemory;
+use crate::{OwnModule, Result};
+use warpheap::driver::Device;
 use warpheap::kernel_names;
 
 /// Settings of a suite.
@@ -65,50 +64,6 @@ pub fn run(
     run_extent(device, kernels, config.suite, &extent, progress)
 }
 
-/// The results so far.
-pub(super) struct Results<'a> {
-    pub report: SuiteReport,
-    pub progress: &'a mut dyn FnMut(&str),
-    started: Instant,
-    total: Duration,
-}
-
-impl<'a> Results<'a> {
-    /// No results yet. The time begins.
-    pub fn begin(suite: Suite, backend: Backend, extent: &Extent, progress: &'a mut dyn FnMut(&str)) -> Self {
-        let report = empty(suite, backend, extent);
-        Results { report, progress, started: Instant::now(), total: extent.total }
-    }
-
-    /// Why no measurement may begin any more.
-    pub fn out_of_time(&self) -> Option<String> {
-        (self.started.elapsed() > self.total)
-            .then(|| format!("the suite ends after {} s", self.total.as_secs()))
-    }
-
-    pub fn leave_out(&mut self, what: String) {
-        self.report.bench.left_out.push(what);
-    }
-}
-
-/// The result of a measurement. `None` if it did not fit into memory or was wrong: the report says
-/// which.
-pub(super) fn outcome<T>(
-    measured: Result<T>,
-    what: impl FnOnce() -> String,
-    results: &mut Results<'_>,
-) -> Result<Option<T>> {
-    match measured {
-        Ok(value) => return Ok(Some(value)),
-        Err(Error::Library(error @ warpheap::Error::OutOfMemory(OutOfMemory::Device { .. }))) => {
-            results.leave_out(format!("{}: {error}", what()));
-        }
-        Err(error @ Error::WrongResult { .. }) => results.report.bench.wrong.push(error.to_string()),
-        Err(error) => return Err(error),
-    }
-    Ok(None)
-}
-
 /// Runs a suite of this extent. The measurements with targets come first.
 pub(super) fn run_extent(
     device: &Device,
@@ -126,8 +81,7 @@ pub(super) fn run_extent(
     } else {
         measure_all(kernels, &bench, extent, &mut results)?;
     }
-    let seconds = results.started.elapsed().as_secs_f64();
-    let mut report = SuiteReport { seconds, ..results.report };
+    let mut report = results.end();
     if !report.simulated {
         if suite != Suite::Load {
             targets::judge(&mut report, extent);
@@ -149,15 +103,4 @@ fn measure_all(kernels: &OwnModule, bench: &Bench, extent: &Extent, results: &mu
     }
     aging::measure(&setup, results)?;
     series::measure(&setup, Over::Bytes, results)
-}
-
-fn empty(suite: Suite, backend: Backend, extent: &Extent) -> SuiteReport {
-    let (figures, left_out, wrong) = Default::default();
-    let bench = BenchReport { block: BLOCK, rounds: extent.rounds, figures, left_out, wrong };
-    let simulated = backend == Backend::Cpu;
-    let note = "the CPU simulates the threads: these times say nothing about a GPU";
-    let notes = simulated.then(|| note.to_owned()).into_iter().collect();
-    let (series, latency, collections) = Default::default();
-    let (load, drift) = Default::default();
-    SuiteReport { suite, simulated, seconds: 0.0, notes, series, latency, collections, load, drift, bench }
 }

@@ -3,11 +3,12 @@
 use super::contenders::{Contender, FLOOR, KINDS, Kind, Setup, TURNS};
 use super::extent::BYTES_OVER_THREADS;
 use super::malloc::CUDA_MALLOC;
-use super::report::{Fixed, Operation, Over, Point, Series};
-use super::run::{Results, outcome};
+use super::operation::{Operation, Over};
+use super::report::{Point, Series};
+use super::results::Results;
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 use std::cell::RefCell;
 
 const OPERATIONS: [Operation; 3] = [Operation::Alloc, Operation::Free, Operation::Churn];
@@ -42,11 +43,18 @@ fn series(
     points: Vec<Point>,
 ) -> Series {
     let fixed = match over {
-        Over::Threads => Fixed { bytes: Some(BYTES_OVER_THREADS), threads: None },
-        Over::Bytes => Fixed { threads: Some(setup.extent.threads_over_bytes), bytes: None },
+        Over::Threads => ("bytes", BYTES_OVER_THREADS),
+        Over::Bytes => ("threads", setup.extent.threads_over_bytes),
     };
-    let turns = if operation == Operation::Churn { TURNS } else { 1 };
-    Series { contender, operation, over, fixed, turns, unit: "us", points }
+    Series {
+        contender: contender.into(),
+        operation: operation.name().into(),
+        over: over.name().into(),
+        fixed: [(fixed.0.into(), fixed.1.into())].into(),
+        turns: if operation == Operation::Churn { TURNS } else { 1 },
+        unit: "us".into(),
+        points,
+    }
 }
 
 /// Measures the points of a series, until one exceeds a limit or does not fit into memory.
@@ -71,15 +79,14 @@ pub(super) fn points(
         }
         let measured = (kind.build)(setup, threads, bytes)
             .and_then(|contender| point(setup, contender, operation, (threads, bytes), &name));
-        let what = || format!("{name}, from {x}");
-        let Some((rounds, failed)) = outcome(measured, what, results)? else { break };
+        let Some((rounds, failed)) = results.keep(&format!("{name}, from {x}"), measured)? else { break };
         // A free without a block would be timed as a free.
         if operation == Operation::Free && failed != 0 {
             results.leave_out(format!("{name}, from {x}: {failed} allocations before the frees failed"));
             break;
         }
-        let floor = floors.iter().find(|floor| floor.x == x).map(|floor| floor.median);
-        let count = rounds.len() as u32;
+        let floor = floors.iter().find(|floor| floor.x == u64::from(x)).map(|floor| floor.median);
+        let (x, count) = (x.into(), Some(rounds.len() as u32));
         let Timing { median_us: median, min_us: min, max_us: max } = Timing::of(rounds);
         points.push(Point { x, median, min, max, floor, rounds: count, failed });
     }

@@ -7,20 +7,20 @@
 //! | `near exhaustion` | the same, in a heap of which a random 1/32 is free |
 //! | `refill` | each allocates one block from a new heap: spans are refilled meanwhile |
 
-use super::calls::{Calls, TURNS, Timed};
+use super::calls::{Calls, Durations, TURNS, Timed};
 use super::contenders::{HEAP, Setup};
 use super::extent::BYTES_OVER_THREADS;
 use super::latency::{Call, Latency};
 use super::malloc::CUDA_MALLOC;
-use super::report::Operation;
-use super::run::{Results, outcome};
+use super::operation::Operation;
+use super::results::Results;
 use crate::bench::load::{Load, Pool, one_size};
 use crate::bench::timing::BLOCK;
 use crate::kernels::bench::{Order, bench_heap_free};
 use crate::{Error, Result};
 use std::time::Instant;
 use warpheap::device_pools::Heap;
-use warpheap::driver::{Backend, DeviceBuffer, LaunchConfig};
+use warpheap::driver::{Backend, LaunchConfig};
 
 /// Timed launches in each situation, after an untimed one.
 const LAUNCHES: u32 = 5;
@@ -42,12 +42,10 @@ const REFILL: &str = "latency of the heap during refills";
 pub(super) fn measure(setup: &Setup<'_>, timed: &Timed, results: &mut Results<'_>) -> Result<()> {
     let extent = setup.extent;
     let mut situation = |name: &str, run: &dyn Fn(&str) -> Result<Vec<Latency>>| -> Result<()> {
-        (results.progress)(name);
-        if let Some(why) = results.out_of_time() {
-            results.leave_out(format!("{name}: {why}"));
+        if !results.may_begin(name, "") {
             return Ok(());
         }
-        let measured = outcome(run(name), || name.to_owned(), results)?;
+        let measured = results.keep(name, run(name))?;
         results.report.latency.extend(measured.into_iter().flatten());
         Ok(())
     };
@@ -69,46 +67,44 @@ pub(super) fn measure(setup: &Setup<'_>, timed: &Timed, results: &mut Results<'_
     Ok(())
 }
 
-/// Calls `launch(false)` once, for a launch that is not timed, and then `launch(true)`
-/// [`LAUNCHES`] times, or fewer if they take longer than the longest point of a series.
-fn repeat(setup: &Setup<'_>, mut launch: impl FnMut(bool) -> Result<()>) -> Result<()> {
-    launch(false)?;
-    let started = Instant::now();
+/// The durations of allocations and of frees in each of [`LAUNCHES`] launches after an untimed one,
+/// or in fewer if they take longer than the longest point of a series.
+fn record(
+    setup: &Setup<'_>,
+    load: &Load<'_>,
+    turns: u32,
+    mut launch: impl FnMut(&Durations) -> Result<()>,
+) -> Result<[Vec<Vec<u64>>; 2]> {
+    let durations = Durations::new(load, turns)?;
+    let mut launch = || {
+        launch(&durations)?;
+        Ok::<_, Error>(load.timer.device.synchronize()?)
+    };
+    launch()?;
+    let (started, [mut allocs, mut frees]) = (Instant::now(), [const { Vec::new() }; 2]);
     for _ in 0..LAUNCHES {
-        launch(true)?;
+        launch()?;
+        allocs.push(durations.allocs.copy_to_vec()?);
+        frees.push(durations.frees.copy_to_vec()?);
         if started.elapsed() > setup.extent.slowest {
             break;
         }
     }
-    Ok(())
+    Ok([allocs, frees])
 }
 
-/// The durations of the calls of one operation.
-struct Recorder {
-    operation: Operation,
-    /// An entry for each call of a launch.
-    buffer: DeviceBuffer<u64>,
-    launches: Vec<Vec<u64>>,
-}
-
-impl Recorder {
-    /// For `turns` calls per thread and launch.
-    fn new(load: &Load<'_>, turns: u32, operation: Operation) -> warpheap::Result<Recorder> {
-        let buffer = load.timer.device.zeroed(load.threads() as usize * turns as usize)?;
-        Ok(Recorder { operation, buffer, launches: Vec::new() })
-    }
-
-    /// Keeps the durations of a launch, which has ended.
-    fn keep(&mut self) -> warpheap::Result<()> {
-        self.launches.push(self.buffer.copy_to_vec()?);
-        Ok(())
-    }
-
-    fn finish(self, load: &Load<'_>, contender: &'static str, situation: &'static str) -> Latency {
-        let unit = if load.timer.device.backend() == Backend::Cpu { "ns" } else { "cycles" };
-        let (operation, threads, bytes) = (self.operation, load.threads(), load.sizes.max);
-        Latency::of(Call { contender, operation, situation, threads, bytes }, unit, self.launches)
-    }
+/// The latencies of allocations and of frees.
+fn latencies(
+    load: &Load<'_>,
+    contender: &'static str,
+    situation: &'static str,
+    [allocs, frees]: [Vec<Vec<u64>>; 2],
+) -> [Latency; 2] {
+    let unit = if load.timer.device.backend() == Backend::Cpu { "ns" } else { "cycles" };
+    let (threads, bytes) = (load.threads(), load.sizes.max);
+    [(Operation::Alloc, allocs), (Operation::Free, frees)].map(|(operation, launches)| {
+        Latency::of(Call { contender, operation, situation, threads, bytes }, unit, launches)
+    })
 }
 
 /// The situations of a pool with room for all blocks.
@@ -133,21 +129,13 @@ fn one_size_each(
     threads: u32,
 ) -> Result<Vec<Latency>> {
     let load = setup.bench.load(threads, one_size(BYTES_OVER_THREADS))?;
-    let mut allocs = Recorder::new(&load, 1, Operation::Alloc)?;
-    let mut frees = Recorder::new(&load, 1, Operation::Free)?;
-    repeat(setup, |is_timed| {
-        calls.alloc(&load, &allocs.buffer)?;
+    let durations = record(setup, &load, 1, |to| {
+        calls.launch(Operation::Alloc, &load, to)?;
         load.timer.device.synchronize()?;
         load.check_addresses(name, load.granted()?)?;
-        calls.free(&load, &frees.buffer)?;
-        load.timer.device.synchronize()?;
-        if is_timed {
-            allocs.keep()?;
-            frees.keep()?;
-        }
-        Ok(())
+        Ok(calls.launch(Operation::Free, &load, to)?)
     })?;
-    Ok([allocs, frees].map(|recorder| recorder.finish(&load, contender, ONE_SIZE)).into())
+    Ok(latencies(&load, contender, ONE_SIZE, durations).into())
 }
 
 /// Each thread repeatedly allocates and frees.
@@ -159,18 +147,8 @@ pub(super) fn churn(
     threads: u32,
 ) -> Result<Vec<Latency>> {
     let load = setup.bench.load(threads, one_size(BYTES_OVER_THREADS))?;
-    let mut allocs = Recorder::new(&load, TURNS, Operation::Alloc)?;
-    let mut frees = Recorder::new(&load, TURNS, Operation::Free)?;
-    repeat(setup, |is_timed| {
-        calls.churn(&load, &allocs.buffer, &frees.buffer)?;
-        load.timer.device.synchronize()?;
-        if is_timed {
-            allocs.keep()?;
-            frees.keep()?;
-        }
-        Ok(())
-    })?;
-    Ok([allocs, frees].map(|recorder| recorder.finish(&load, contender, situation)).into())
+    let durations = record(setup, &load, TURNS, |to| Ok(calls.launch(Operation::Churn, &load, to)?))?;
+    Ok(latencies(&load, contender, situation, durations).into())
 }
 
 /// In a heap that is full except for a random share, a quarter as many threads repeatedly allocate
@@ -240,17 +218,13 @@ pub(super) fn fill(setup: &Setup<'_>, heap: &Heap) -> Result<Filled> {
 /// Each thread allocates one block from a heap that is new in each launch.
 fn refill(setup: &Setup<'_>, timed: &Timed) -> Result<Vec<Latency>> {
     let load = setup.bench.load(setup.extent.callers, one_size(REFILL_BYTES))?;
-    let mut allocs = Recorder::new(&load, 1, Operation::Alloc)?;
-    repeat(setup, |is_timed| {
+    let durations = record(setup, &load, 1, |to| {
         let heap = setup.bench.heap(setup.extent.room(load.threads(), REFILL_BYTES))?;
-        timed.calls(&heap).alloc(&load, &allocs.buffer)?;
+        timed.calls(&heap).launch(Operation::Alloc, &load, to)?;
         load.timer.device.synchronize()?;
         load.check_addresses(REFILL, load.granted()?)?;
-        heap.check_freed(REFILL)?;
-        if is_timed {
-            allocs.keep()?;
-        }
-        Ok(())
+        heap.check_freed(REFILL).map(drop)
     })?;
-    Ok(vec![allocs.finish(&load, HEAP, "refill")])
+    let [allocs, _] = latencies(&load, HEAP, "refill", durations);
+    Ok(vec![allocs])
 }

@@ -5,10 +5,11 @@
 use super::contenders::HEAP;
 use super::extent::{BYTES_OVER_THREADS, Extent};
 use super::malloc::{self, CUDA_MALLOC};
-use super::report::{Operation, Over, Point, SuiteReport};
+use super::operation::{Operation, Over};
+use super::report::{Point, SuiteReport};
 use super::{collections, series, situations};
 use crate::bench::figure::{Bar, Figure};
-use crate::bench::timing::Timing;
+use crate::summary::Timing;
 
 /// Minimum speedup over CUDA's `malloc`.
 const SPEEDUP: f64 = 100.0;
@@ -63,10 +64,10 @@ fn point<'a>(
     operation: Operation,
     threads: u32,
 ) -> Result<&'a Point, String> {
-    let meant = (contender, operation, Over::Threads);
-    let series = report.series.iter().find(|one| (one.contender, one.operation, one.over) == meant);
+    let meant = (contender, operation.name(), Over::Threads.name());
+    let series = report.series.iter().find(|one| (&*one.contender, &*one.operation, &*one.over) == meant);
     let mut points = series.iter().flat_map(|series| &series.points);
-    match points.find(|point| point.x == threads) {
+    match points.find(|point| point.x == u64::from(threads)) {
         None => Err(why(report, &series::name(contender, operation, Over::Threads))),
         Some(point) if point.failed == 0 => Ok(point),
         Some(point) => Err(format!("{} operations of {contender} failed", point.failed)),
@@ -90,14 +91,14 @@ fn of_collection(report: &SuiteReport, name: &str, collection: &str) -> Measured
     let found = found.ok_or_else(|| why(report, collection))?;
     let checked = "every sum of every round as the host computes it".to_owned();
     let figure = Figure::plain(name, found.threads, "CUDA's malloc");
-    Ok(figure.measured_by(found.ratio, "x", Bar::AtLeast, SPEEDUP).checked(checked))
+    Ok(figure.measured_by(found.cuda_malloc_us / found.heap_us, "x", Bar::AtLeast, SPEEDUP).checked(checked))
 }
 
 /// The longest calls of the heap, if all calls succeeded.
 fn tail(report: &SuiteReport, name: &str, callers: u32) -> Measured {
-    let meant = (HEAP, Operation::Alloc, situations::ONE_SIZE, callers);
+    let meant = (HEAP, Operation::Alloc.name(), situations::ONE_SIZE, callers);
     let mut all = report.latency.iter();
-    let found = all.find(|one| (one.contender, one.operation, one.situation, one.threads) == meant);
+    let found = all.find(|one| (&*one.contender, &*one.operation, &*one.situation, one.threads) == meant);
     let latency = found.ok_or_else(|| why(report, situations::OF_THE_HEAP))?;
     if latency.failed != 0 {
         return Err(format!("{} calls failed", latency.failed));

@@ -54,8 +54,8 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     let status = conclude(&report, console);
     let info = chosen.device.info()?;
     let json = args.output.json.as_ref();
-    let results = write_results(json, "bench", Some(&info), chosen.kernels(), &report, console)?;
-    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
+    let results = write_results(json, "bench", Some(&info), chosen.kernels(), report, console)?;
+    report_run(results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 const HEADINGS: [&str; 8] = ["figure", "threads", "time", "against", "its time", "value", "target", ""];
@@ -102,7 +102,7 @@ fn row(figure: &Figure) -> Vec<String> {
         figure.time.map_or_else(String::new, seconds),
         figure.against.clone(),
         figure.base.map_or_else(String::new, seconds),
-        format!("{} {}", Si(figure.value), figure.unit),
+        figure.value.map_or("not measured".into(), |value| format!("{} {}", Si(value), figure.unit)),
         format!("{sign} {}", Si(figure.bar)),
         if figure.passed { "pass" } else { "MISS" }.into(),
     ]

@@ -9,7 +9,7 @@ use crate::cli::results::{watchdog, write_results};
 use crate::cli::status::{Failure, Status};
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
 use crate::report::table::Summary;
-use warpheap_harness::bench::suite::{self, Over, Point, Series, Suite, SuiteConfig, SuiteReport};
+use warpheap_harness::bench::suite::{self, Point, Series, Suite, SuiteConfig, SuiteReport};
 
 const ADVICE: &str = "If it was only slow, allow more time with --watchdog, or use fewer --rounds.";
 
@@ -33,8 +33,8 @@ pub fn run(suite: Suite, args: &BenchArgs, console: &Console) -> Result<Status, 
     let status = conclude(&report.bench, console);
     let info = chosen.device.info()?;
     let json = args.output.json.as_ref();
-    let results = write_results(json, "bench", Some(&info), chosen.kernels(), &report, console)?;
-    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
+    let results = write_results(json, "bench", Some(&info), chosen.kernels(), report, console)?;
+    report_run(results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 /// The device with the kernels. The CPU does not run the full suite.
@@ -53,15 +53,16 @@ fn print(report: &SuiteReport, console: &Console) {
     report.notes.iter().for_each(|note| console.say(format_args!("  note     {note}")));
     let times = if report.simulated { "simulated times" } else { "times" };
     // The series of one operation over one variable are adjacent.
-    for group in report.series.chunk_by(|a, b| (a.operation, a.over) == (b.operation, b.over)) {
+    for group in report.series.chunk_by(|a, b| (&a.operation, &a.over) == (&b.operation, &b.over)) {
         let first = &group[0];
-        let fixed = match first.over {
-            Over::Threads => format!("{} B", first.fixed.bytes.unwrap_or_default()),
-            Over::Bytes => format!("{} threads", Count(first.fixed.threads.unwrap_or_default().into())),
-        };
-        let (operation, over) = (first.operation.name(), first.over.name());
+        let fixed = first.fixed.iter().map(|(name, value)| match &**name {
+            "bytes" => format!(", {value} B"),
+            _ => format!(", {} {name}", Count(*value)),
+        });
+        let fixed = fixed.collect::<String>();
+        let Series { operation, over, .. } = first;
         let turns = if first.turns == 1 { String::new() } else { format!(", {} pairs each", first.turns) };
-        console.say(format_args!("\n{times} of {operation} over {over}, {fixed}{turns}"));
+        console.say(format_args!("\n{times} of {operation} over {over}{fixed}{turns}"));
         console.say(times_of(group, console.is_terminal()));
     }
     if !report.latency.is_empty() {
@@ -78,16 +79,16 @@ fn print(report: &SuiteReport, console: &Console) {
 
 /// A row for each value of the variable, and a column for each contender.
 fn times_of(group: &[Series], for_terminal: bool) -> String {
-    let headings: Vec<_> = std::iter::once("").chain(group.iter().map(|series| series.contender)).collect();
+    let headings: Vec<_> = std::iter::once("").chain(group.iter().map(|series| &*series.contender)).collect();
     let mut table = Summary::new(&headings, for_terminal);
-    let mut values: Vec<u32> =
+    let mut values: Vec<u64> =
         group.iter().flat_map(|series| series.points.iter().map(|point| point.x)).collect();
     values.sort_unstable();
     values.dedup();
     for x in values {
-        let name = match group[0].over {
-            Over::Threads => Count(x.into()).to_string(),
-            Over::Bytes => BinaryBytes(x.into()).to_string(),
+        let name = match &*group[0].over {
+            "bytes" => BinaryBytes(x).to_string(),
+            _ => Count(x).to_string(),
         };
         let at =
             |series: &Series| series.points.iter().find(|point| point.x == x).map_or_else(String::new, time);
@@ -108,7 +109,7 @@ fn durations(report: &SuiteReport, for_terminal: bool) -> String {
         let of = &latency.distribution;
         let numbers = [latency.threads.into(), of.calls, latency.failed, of.p50, of.p99, of.p999, of.max];
         let numbers = numbers.map(|number| Count(number).to_string());
-        let row = std::iter::once(latency.name.clone()).chain(numbers).chain([latency.unit.to_owned()]);
+        let row = std::iter::once(latency.name.clone()).chain(numbers).chain([latency.unit.to_string()]);
         table.row(row.collect());
     }
     table.render()
@@ -118,11 +119,11 @@ fn collections(report: &SuiteReport, for_terminal: bool) -> String {
     let mut table = Summary::new(&["", "threads", "heap", "CUDA malloc", "ratio"], for_terminal);
     for collection in &report.collections {
         table.row(vec![
-            collection.name.to_owned(),
+            collection.name.to_string(),
             Count(collection.threads.into()).to_string(),
             Seconds(collection.heap_us / 1e6).to_string(),
             Seconds(collection.cuda_malloc_us / 1e6).to_string(),
-            format!("{} x", Si(collection.ratio)),
+            collection.ratio.map_or("not measured".into(), |ratio| format!("{} x", Si(ratio))),
         ]);
     }
     table.render()

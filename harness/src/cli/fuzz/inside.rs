@@ -8,7 +8,7 @@ use super::case::Case;
 use super::lines::cases;
 use super::{LIMIT, fuzz, variable};
 use crate::report::html;
-use crate::report::saved::Saved;
+use crate::report::results::Results;
 use clap::Parser;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -70,8 +70,8 @@ fn check_text(text: &str) -> Result<(), String> {
 /// Each chart of results that can be read is a picture.
 fn check_charts(case: &Case) -> Result<(), String> {
     let texts = case.files.iter().filter_map(|bytes| String::from_utf8(bytes.clone()).ok());
-    for saved in texts.filter_map(|text| Saved::parse(text).ok()) {
-        for (_, card) in html::charts(&saved).map_err(|error| error.to_string())? {
+    for results in texts.filter_map(|text| Results::parse(text).ok()) {
+        for (_, card) in html::charts(&results).map_err(|error| error.to_string())? {
             check_picture(&card.picture())?;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::input::{name, read};
 use super::super::status::Failure;
-use crate::report::printable::make_printable;
+use crate::report::human::make_printable;
 use serde_json::Value;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -41,8 +41,8 @@ pub fn run(args: PoolBenchArgs, console: &Console) -> Result<Status, Failure> {
     drop(armed);
     let status = conclude(&report, console);
     let json = args.output.json.as_ref();
-    let results = write_results(json, "pool-bench", Some(&info), None, &report, console)?;
-    report_run(&results, status, args.page.html.as_ref(), old.as_ref(), console)
+    let results = write_results(json, "pool-bench", Some(&info), None, report, console)?;
+    report_run(results, status, args.page.html.as_ref(), old.as_ref(), console)
 }
 
 /// Puts the driver's memory, the baseline of all comparisons, first.
@@ -142,8 +142,8 @@ fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
 
 fn pair(figure: &PairFigure) -> Vec<String> {
     vec![
-        figure.name.into(),
-        figure.pool.into(),
+        figure.name.to_string(),
+        figure.pool.to_string(),
         figure.threads.to_string(),
         nanos(figure.ns.median),
         nanos(figure.slowest_ns.median),
@@ -156,7 +156,7 @@ fn pair(figure: &PairFigure) -> Vec<String> {
 fn random(figure: &RandomFigure) -> Vec<String> {
     vec![
         figure.name.clone(),
-        figure.pool.into(),
+        figure.pool.to_string(),
         Seconds(figure.seconds).to_string(),
         nanos(figure.call_ns),
         times(figure.comparison.driver_ratio),

@@ -15,20 +15,9 @@ use super::report::report_run;
 use super::results::{write_results, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
-use serde::Serialize;
+use crate::report::results::StressResults;
 use session::{Outcome, Session};
 use watch::Watch;
-
-/// The kept results of all runs.
-#[derive(Debug, Serialize)]
-struct StressResults<'a> {
-    /// The worst status of the runs, which is the exit status.
-    exit_status: u8,
-    /// Whether the seed determined the interleaving, too.
-    replay: bool,
-    seed: u64,
-    runs: &'a [Outcome],
-}
 
 /// Runs the selected stress runs and returns their worst status.
 pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
@@ -44,7 +33,7 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
     for config in &session.configs {
         outcomes.push(session.run(config, &mut watch));
         // After a kernel fault the device runs nothing more.
-        if outcomes.last().is_some_and(|outcome| outcome.report.is_none()) {
+        if outcomes.last().is_some_and(|outcome| outcome.run.report.is_none()) {
             break;
         }
     }
@@ -54,11 +43,12 @@ pub fn run(args: StressArgs, console: &Console) -> Result<Status, Failure> {
         save_map(target, &outcomes, console)?;
     }
     let (replay, seed) = (session.replay, session.seed);
-    let results = StressResults { exit_status: exit as u8, replay, seed, runs: &outcomes };
+    let runs = outcomes.into_iter().map(|outcome| outcome.run).collect();
+    let results = StressResults { exit_status: exit as u8, replay, seed, runs };
     let (info, kernels) = (session.chosen.device.info().ok(), session.chosen.kernels());
     let json = args.output.json.as_ref();
     let results = write_results(json, "stress", info.as_ref(), kernels, results, console)?;
-    report_run(&results, exit, args.page.html.as_ref(), None, console)
+    report_run(results, exit, args.page.html.as_ref(), None, console)
 }
 
 /// Fails if the arguments cannot be run.
@@ -69,7 +59,7 @@ pub fn validate(args: &StressArgs) -> Result<(), Failure> {
 
 /// Writes the map of the heap. A run that crashed has none.
 fn save_map(target: &Target, outcomes: &[Outcome], console: &Console) -> Result<(), Failure> {
-    let reports = outcomes.iter().filter_map(|outcome| outcome.report.as_ref());
+    let reports = outcomes.iter().filter_map(|outcome| outcome.run.report.as_ref());
     let Some(map) = reports.into_iter().find_map(|report| report.map.as_ref()) else {
         console.warn("no map is saved: the run of the heap has no report");
         return Ok(());

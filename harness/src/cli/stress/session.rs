@@ -5,7 +5,7 @@ use super::super::backend::{Chosen, choose};
 use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
 use super::watch::Watch;
-use serde::Serialize;
+use crate::report::results::StressRun;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use warpheap::Backend;
 use warpheap::simt::Mode;
@@ -46,17 +46,9 @@ pub struct Session {
 pub const UNDELAYED: &str = "no thread was delayed";
 
 /// Result of one run.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Outcome {
-    pub allocator: AllocatorKind,
-    /// `clean`, `fault`, or another end.
-    pub status: &'static str,
-    /// Why the run has no report.
-    pub error: Option<String>,
-    pub report: Option<StressReport>,
-    /// The command that repeats the run, up to the first fault.
-    pub reproduce: String,
-    #[serde(skip)]
+    pub run: StressRun,
     pub exit: Status,
 }
 
@@ -129,7 +121,8 @@ impl Session {
                     (false, _) => ("fault", Status::Fault),
                 };
                 let reproduce = self.reproduce(config, Some(&report));
-                Outcome { allocator, status, error: None, report: Some(report), reproduce, exit }
+                let (status, report) = (status.into(), Some(report));
+                Outcome { run: StressRun { allocator, status, error: None, report, reproduce }, exit }
             }
             Err(error) => {
                 let Failure { status: exit, message } = error.into();
@@ -139,7 +132,8 @@ impl Session {
                     _ => "failed",
                 };
                 let reproduce = self.reproduce(config, None);
-                Outcome { allocator, status, error: Some(message), report: None, reproduce, exit }
+                let (status, error) = (status.into(), Some(message));
+                Outcome { run: StressRun { allocator, status, error, report: None, reproduce }, exit }
             }
         }
     }

@@ -5,6 +5,7 @@ use super::super::parse::Sizes;
 use super::super::status::{Failure, Status};
 use super::session::{Outcome, Session, UNDELAYED};
 use crate::report::human::{BinaryBytes, Count, Seconds, Si};
+use crate::report::results::StressRun;
 use crate::report::table::Summary;
 use clap::ValueEnum;
 use warpheap::simt::Mode;
@@ -84,17 +85,17 @@ fn joined(names: &[&str]) -> String {
 
 /// Prints the figures and the result. Returns the worst status.
 pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> Status {
-    let reports: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.report.as_ref()).collect();
+    let reports: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.run.report.as_ref()).collect();
     if !reports.is_empty() {
         console.say(format_args!("{}\n", summary(&reports, console.is_terminal())));
     }
     for report in &reports {
         if let Some(delays) = &report.delays {
-            console.say(format_args!("{}\n", delays_by_point(report.allocator, delays)));
+            console.say(format_args!("{}\n", delays_by_point(&report.allocator, delays)));
         }
     }
     for outcome in outcomes.iter().filter(|outcome| outcome.exit != Status::Clean) {
-        complain(session, outcome, console);
+        complain(session, &outcome.run, console);
     }
     let worst = outcomes.iter().map(|outcome| outcome.exit).max_by_key(|status| *status as u8);
     let worst = worst.unwrap_or(Status::Clean);
@@ -110,7 +111,7 @@ pub fn closing(session: &Session, outcomes: &[Outcome], console: &Console) -> St
 
 /// The table of figures, with one column per run.
 fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
-    let names = reports.iter().map(|report| report.allocator);
+    let names = reports.iter().map(|report| &*report.allocator);
     let headings: Vec<_> = [""].into_iter().chain(names).collect();
     let mut table = Summary::new(&headings, for_terminal);
     let mut row = |name: &str, value: &dyn Fn(&StressReport) -> String| {
@@ -149,19 +150,19 @@ fn summary(reports: &[&StressReport], for_terminal: bool) -> String {
 fn delays_by_point(allocator: &str, delays: &DelayReport) -> String {
     let (some, none): (Vec<_>, Vec<_>) = delays.points.iter().partition(|(_, count)| **count > 0);
     let some: Vec<_> = some.iter().map(|(name, count)| format!("{name} {}", Count(**count))).collect();
-    let none: Vec<_> = none.iter().map(|(name, _)| **name).collect();
+    let none: Vec<_> = none.iter().map(|(name, _)| &***name).collect();
     let none = if none.is_empty() { String::new() } else { format!("; none at {}", none.join(", ")) };
     format!("Delays of {allocator}: {}{none}", if some.is_empty() { "0".into() } else { some.join(", ") })
 }
 
 /// Prints the findings of a run, and how to reproduce them.
-fn complain(session: &Session, outcome: &Outcome, console: &Console) {
-    let allocator = outcome.allocator;
-    if let Some(error) = &outcome.error {
-        console.say(format_args!("{}: {allocator}: {error}", outcome.status.to_uppercase()));
+fn complain(session: &Session, run: &StressRun, console: &Console) {
+    let allocator = run.allocator;
+    if let Some(error) = &run.error {
+        console.say(format_args!("{}: {allocator}: {error}", run.status.to_uppercase()));
     }
-    if let Some(report) = &outcome.report {
-        if outcome.status == UNDELAYED {
+    if let Some(report) = &run.report {
+        if run.status == UNDELAYED {
             console.say(format_args!(
                 "NOT DELAYED: {allocator}: no thread was delayed; use more threads or rounds, a smaller pool, other \
                  points, or a smaller --delay-one-in"
@@ -183,7 +184,7 @@ fn complain(session: &Session, outcome: &Outcome, console: &Console) {
             console.say(format_args!("and {} more; --json FILE keeps up to 256", Count(more)));
         }
     }
-    console.say(format_args!("  seed {}; to reproduce:\n    {}", session.seed, outcome.reproduce));
+    console.say(format_args!("  seed {}; to reproduce:\n    {}", session.seed, run.reproduce));
     if !session.replay {
         console.say(
             "  The seed determines the operations of the threads, but not their interleaving. Repeat the run if the\n  \
@@ -212,7 +213,7 @@ fn clean_result(reports: &[&StressReport]) -> String {
 
 /// What holds for a pool that was exhausted.
 fn emptied(report: &&StressReport) -> &'static str {
-    match report.allocator {
+    match &*report.allocator {
         "freelist" => "the free list had exactly its capacity",
         "heap" => "the heap had as many blocks of the largest size as when it was new",
         _ => "the arena had less than three of the largest blocks per multiprocessor left",

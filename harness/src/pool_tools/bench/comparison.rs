@@ -1,11 +1,12 @@
 //! A figure of a pool, compared with the driver and with its bars.
 
+use crate::Name;
 use crate::bench::Bar;
 use crate::pool_tools::kinds::PoolKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A figure of a pool beside those of the driver.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// Speedup over the driver's synchronous memory.
@@ -26,16 +27,16 @@ impl Comparison {
 }
 
 /// A figure, judged by its bar.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Judged {
     /// Name of the judged figure.
-    pub what: &'static str,
+    pub what: Name,
     /// The figure.
     pub value: f64,
     /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a
     /// ratio.
-    pub unit: &'static str,
+    pub unit: Name,
     /// Direction of the bar.
     pub holds: Bar,
     /// The bar.
@@ -47,11 +48,11 @@ pub struct Judged {
 impl Judged {
     /// A `value` that is to be at most `bar`.
     pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
-        Judged { what, value, unit, holds: Bar::AtMost, bar, met: value <= bar }
+        Judged { what: what.into(), value, unit: unit.into(), holds: Bar::AtMost, bar, met: value <= bar }
     }
 
     /// A `value` that is to be at least `bar`.
     pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
-        Judged { what, value, unit, holds: Bar::AtLeast, bar, met: value >= bar }
+        Judged { what: what.into(), value, unit: unit.into(), holds: Bar::AtLeast, bar, met: value >= bar }
     }
 }

@@ -6,13 +6,13 @@
 use super::comparison::Comparison;
 use super::config::{MIB, PoolBenchConfig};
 use crate::pool_tools::kinds::PoolKind;
-use crate::pool_tools::player::Spread;
 use crate::pool_tools::script::Demand;
+use crate::summary::Spread;
 use crate::threads::start;
-use crate::{Error, Result};
+use crate::{Error, Name, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
 use std::sync::{Barrier, PoisonError, RwLock};
 use std::thread;
@@ -34,13 +34,13 @@ pub(super) const ONE_SIZE: &str = "pair of 1 MiB";
 pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
 
 /// Duration of an allocation with its free.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PairFigure {
     /// Name of the sizes.
-    pub name: &'static str,
+    pub name: Name,
     /// Name of the pool.
-    pub pool: &'static str,
+    pub pool: Name,
     /// Host threads, each with a stream.
     pub threads: u32,
     /// Pairs per round and thread.
@@ -82,8 +82,8 @@ pub(super) fn pair(
     let mean = |round: &Vec<Duration>| of_pair(round.iter().sum()) / round.len() as f64;
     let slowest = |round: &Vec<Duration>| of_pair(round.iter().copied().max().unwrap_or_default());
     Ok(PairFigure {
-        name,
-        pool: kind.name,
+        name: name.into(),
+        pool: kind.name.into(),
         threads,
         pairs,
         ns: Spread::of(rounds.iter().map(mean).collect()),

@@ -14,10 +14,10 @@ use super::config::{LARGEST, MIB};
 use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::player::{Hosts, play, time};
 use crate::pool_tools::script::Script;
-use crate::{Error, Result};
+use crate::{Error, Name, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
 use warpheap::driver::Device;
 
@@ -29,13 +29,13 @@ const ALLOCATIONS_PERCENT: u64 = 73;
 const ALIGN: usize = 256;
 
 /// Result of the random allocations.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RandomFigure {
     /// Name of the sizes.
     pub name: String,
     /// Name of the pool.
-    pub pool: &'static str,
+    pub pool: Name,
     /// The largest size, in bytes.
     pub max_bytes: u64,
     /// Number of allocations, and of frees.
@@ -88,7 +88,7 @@ pub(super) fn random(
     let seconds = time(script, &pool)?.as_secs_f64();
     Ok(RandomFigure {
         name: name.into(),
-        pool: kind.name,
+        pool: kind.name.into(),
         max_bytes,
         allocations: script.layouts.len() as u64,
         seconds,

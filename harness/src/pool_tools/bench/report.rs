@@ -5,10 +5,10 @@ use super::config::LARGEST;
 use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
 use super::random::RandomFigure;
 use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The measured figures.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolBenchReport {
     /// Timed rounds of each pair.
@@ -36,9 +36,9 @@ impl PoolBenchReport {
     }
 
     /// All judged bars: the pool's name, whether the bar applies to it, and the result.
-    pub fn judged(&self) -> impl Iterator<Item = (&'static str, bool, &Judged)> {
-        let pairs = self.pairs.iter().map(|figure| (figure.pool, &figure.comparison));
-        let random = self.random.iter().map(|figure| (figure.pool, &figure.comparison));
+    pub fn judged(&self) -> impl Iterator<Item = (&str, bool, &Judged)> {
+        let pairs = self.pairs.iter().map(|figure| (&*figure.pool, &figure.comparison));
+        let random = self.random.iter().map(|figure| (&*figure.pool, &figure.comparison));
         let all = pairs.chain(random);
         all.flat_map(|(pool, of)| of.bars.iter().map(move |bar| (pool, of.has_bars, bar)))
     }
@@ -51,7 +51,7 @@ const MANY: u32 = 16;
 pub(super) fn judge(report: &mut PoolBenchReport) {
     let pairs = report.pairs.clone();
     for figure in &mut report.pairs {
-        let same = |one: &&PairFigure| (one.name, one.threads) == (figure.name, figure.threads);
+        let same = |one: &&PairFigure| (&one.name, one.threads) == (&figure.name, figure.threads);
         let of = |pool| pairs.iter().filter(same).find(|one| one.pool == pool);
         let ratio = |pool| of(pool).map(|base| base.ns.median / figure.ns.median);
         let ratios = [ratio(DRIVER), ratio(DRIVER_POOL)];
@@ -68,6 +68,7 @@ pub(super) fn judge(report: &mut PoolBenchReport) {
 }
 
 fn set(comparison: &mut Comparison, ratios: [Option<f64>; 2], bars: Vec<Judged>) {
+    let ratios = ratios.map(|ratio| ratio.filter(|ratio| ratio.is_finite()));
     [comparison.driver_ratio, comparison.driver_pool_ratio] = ratios;
     comparison.bars = bars;
 }
@@ -80,7 +81,7 @@ fn is_base(pool: &str) -> bool {
 /// Maximum time of a pair, in nanoseconds. The bar for 1 MiB and one thread is the time of commit
 /// b1900eb.
 fn most_nanos(figure: &PairFigure) -> Option<f64> {
-    match (figure.pool, figure.name, figure.threads) {
+    match (&*figure.pool, &*figure.name, figure.threads) {
         (CACHING, ONE_SIZE, 1) => Some(46.0),
         (CACHING, MIXED_SIZES, 1) => Some(120.0),
         (CACHING, MIXED_SIZES, MANY) => Some(1000.0),
@@ -91,7 +92,7 @@ fn most_nanos(figure: &PairFigure) -> Option<f64> {
 }
 
 fn of_pair(figure: &PairFigure, [driver, driver_pool]: [Option<f64>; 2]) -> Vec<Judged> {
-    if is_base(figure.pool) {
+    if is_base(&figure.pool) {
         return Vec::new();
     }
     let nanos = figure.ns.median;
@@ -103,7 +104,7 @@ fn of_pair(figure: &PairFigure, [driver, driver_pool]: [Option<f64>; 2]) -> Vec<
     if figure.name == ONE_SIZE {
         bars.extend(driver.map(|ratio| Judged::at_least("against the driver", ratio, "x", 1000.0)));
     }
-    if [ONE_SIZE, MIXED_SIZES].contains(&figure.name) {
+    if [ONE_SIZE, MIXED_SIZES].contains(&&*figure.name) {
         bars.extend(driver_pool.map(|ratio| Judged::at_least("against the driver's pool", ratio, "x", 5.0)));
     }
     bars
@@ -114,7 +115,7 @@ const PYTORCH_MILLIS: f64 = 43.2;
 
 fn of_random(figure: &RandomFigure) -> Vec<Judged> {
     // Each block has room for the largest allocation.
-    if figure.pool == BLOCKS || is_base(figure.pool) {
+    if figure.pool == BLOCKS || is_base(&figure.pool) {
         return Vec::new();
     }
     let reserved = figure.reserved_ratio;

@@ -11,14 +11,15 @@ fn comparison(pool: &str) -> Comparison {
 }
 
 fn pair(pool: &'static str, name: &'static str, threads: u32, nanos: f64) -> PairFigure {
-    let ns = Spread { median: nanos, ..Spread::default() };
-    PairFigure { name, pool, threads, pairs: 1, ns, slowest_ns: ns, comparison: comparison(pool) }
+    let (ns, comparison) = (Spread { median: nanos, ..Spread::default() }, comparison(pool));
+    let (name, pool) = (name.into(), pool.into());
+    PairFigure { name, pool, threads, pairs: 1, ns, slowest_ns: ns, comparison }
 }
 
 fn random(pool: &'static str, seconds: f64, reserved: u64) -> RandomFigure {
     RandomFigure {
         name: "random to 1 MiB".into(),
-        pool,
+        pool: pool.into(),
         max_bytes: MIB,
         allocations: 1,
         seconds,

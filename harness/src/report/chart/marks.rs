@@ -1,9 +1,11 @@
-//! How series are told apart: by colour, by the shape of their markers and by dashes.
+//! How series are told apart: by colour, by the shape of their markers and by dashes. The style
+//! sheet makes colours follow the page.
 
-use super::{Area, Drawing, Error, colour, line, px, svg};
-use crate::report::palette::{DEEP, LIGHT};
+use super::{Area, Drawing, Error, SCALE, colour, line, px, svg};
+use crate::report::palette::{DARK, DEEP, LIGHT, PALE, Page};
 use plotters::prelude::*;
 use std::f64::consts::PI;
+use std::fmt::Write;
 
 /// Number of different styles. Further series begin with the first again.
 pub const STYLES: usize = DEEP.len();
@@ -82,4 +84,37 @@ pub fn sample(index: usize, name: &str) -> Result<Drawing, Error> {
         area.draw(&PathElement::new([(0, y), (px(width), y)], line(hex(index), LINE)))?;
         draw(area, (px(width) / 2, y), index)
     })
+}
+
+/// A style sheet with the colours of a page and of its charts. They are dark where the media query
+/// `dark` applies.
+pub fn colours(dark: &str) -> String {
+    let (light, pale) = (variables(LIGHT, DEEP), variables(DARK, PALE));
+    let mut sheet = format!(":root{{color-scheme:light dark;{light}}}\n@media {dark}{{:root{{{pale}}}}}\n");
+    // `svg` writes colours in upper case.
+    let mut rule = |hex: &str, name: &str| {
+        let hex = hex.to_uppercase();
+        let _ = writeln!(sheet, ".chart [fill=\"{hex}\"]{{fill:var(--{name})}}");
+        let _ = writeln!(sheet, ".chart [stroke=\"{hex}\"]{{stroke:var(--{name})}}");
+    };
+    for (hex, name) in [(LIGHT.page, "page"), (LIGHT.ink, "ink"), (LIGHT.dim, "dim"), (LIGHT.line, "line")] {
+        rule(hex, name);
+    }
+    (0..STYLES).for_each(|style| rule(hex(style), &format!("c{style}")));
+    for (style, dashes) in DASHES.iter().enumerate().filter(|(_, dashes)| !dashes.is_empty()) {
+        let dashes: Vec<_> = dashes.iter().map(|pixels| (pixels * SCALE).to_string()).collect();
+        let (hex, width) = (hex(style).to_uppercase(), LINE * SCALE);
+        let _ = writeln!(
+            sheet,
+            ".chart polyline[stroke=\"{hex}\"][stroke-width=\"{width}\"]{{stroke-dasharray:{}}}",
+            dashes.join(" ")
+        );
+    }
+    sheet
+}
+
+fn variables(page: Page, colours: [&str; STYLES]) -> String {
+    let Page { page, ink, dim, line } = page;
+    let colours = colours.iter().enumerate().map(|(index, hex)| format!("--c{index}:{hex};"));
+    format!("--page:{page};--ink:{ink};--dim:{dim};--line:{line};{}", colours.collect::<String>())
 }

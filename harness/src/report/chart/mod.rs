@@ -1,6 +1,6 @@
 //! Charts as SVG for a page of results.
 //!
-//! `scale` chooses axes and ticks, `units` writes their labels, `marks` tells series apart, `lines`
+//! `scale` chooses axes and ticks, `marks` tells series apart, `lines`
 //! and `rows` draw the two kinds of charts. Colours are those of a light page. The style sheet of
 //! the page replaces them by attribute, so one drawing serves light pages, dark pages and print.
 
@@ -11,7 +11,6 @@ pub mod rows;
 pub mod scale;
 #[cfg(test)]
 mod tests;
-pub mod units;
 
 use super::human::shortened;
 use super::palette::LIGHT;

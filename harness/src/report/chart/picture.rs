@@ -1,8 +1,8 @@
 //! A chart with its title, its note and its legend, and the same as a picture: one SVG file for
 //! light and dark pages.
 
+use super::marks::colours;
 use super::{Drawing, WIDTH};
-use crate::report::html::colours;
 use crate::report::palette::LIGHT;
 use maud::{Markup, PreEscaped, html};
 

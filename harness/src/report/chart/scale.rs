@@ -1,6 +1,6 @@
 //! Axes: a logarithmic range and its ticks.
 
-use super::units::Unit;
+use crate::report::human::Unit;
 use std::ops::Range;
 
 /// The values that an axis can show. Others are left out of charts; tables have them.

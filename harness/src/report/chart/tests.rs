@@ -3,9 +3,9 @@ use super::marks::{DASHES, STYLES, sample};
 use super::picture::Card;
 use super::rows::{self, Dot, Row};
 use super::scale::Axis;
-use super::units::{Unit, short};
 use super::{SCALE, WIDTH};
 use crate::report::heap_map;
+use crate::report::human::Unit;
 use crate::report::palette::{DEEP, PALE};
 use std::collections::BTreeSet;
 
@@ -41,20 +41,6 @@ fn every_range_has_a_few_round_ticks() {
         assert!(axis.range.start < low && high < axis.range.end && axis.range.end >= 2.0 * axis.range.start);
     }
     assert_eq!(decimal(&[]), None);
-}
-
-#[test]
-fn values_have_three_digits_and_a_unit() {
-    let texts = [0.0, 0.003, 1.972, 12.53, 999.4, 1048.0, 65_536.0, 2_310_000.0, 8.2e10, 1e-9].map(short);
-    assert_eq!(texts, ["0", "0.003", "1.97", "12.5", "999", "1,048", "65,536", "2.31 M", "82 G", "1.00e-9"]);
-    let texts = [0.25, 7.2, 35_100.0, 2_500_000.0].map(|micros| Unit::Micros.text(micros));
-    assert_eq!(texts, ["250 ns", "7.2 µs", "35.1 ms", "2.5 s"]);
-    let texts = [16.0, 4096.0, 1_572_864.0].map(|bytes| Unit::Bytes.text(bytes));
-    assert_eq!(texts, ["16 B", "4 KiB", "1.50 MiB"]);
-    assert_eq!([Unit::Cycles.tick(4096.0), Unit::Cycles.tick(4097.0)], ["2¹²", "4,097"]);
-    for name in ["us", "ns", "x", "cycles", "%", "G pairs/s", "ppm", "threads", "bytes", "pairs/s"] {
-        assert_ne!(Unit::named(name), Unit::Other, "{name}");
-    }
 }
 
 /// Colour, shape and dashes are drawn for every style; without colours all of them still differ.

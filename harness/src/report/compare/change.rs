@@ -1,11 +1,10 @@
 //! A measurement before and after, and the verdict on it.
 
 use super::Measurement;
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
+use crate::report::human::{Count, Unit};
 
 /// The fewest rounds with a verdict: with fewer, ranges often do not overlap by chance.
-pub const FEWEST_ROUNDS: u64 = 5;
+pub const FEWEST_ROUNDS: u32 = 5;
 
 /// The verdict on a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ mod tests;
 pub use change::{Change, FEWEST_ROUNDS, Verdict};
 pub use measurements::Measurement;
 
-use super::saved::{Data, Saved};
+use super::provenance::Origin;
+use super::results::{Data, Results};
 use measurements::{measurements, wrong};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why results cannot be compared.
@@ -68,7 +68,7 @@ pub struct Old {
     /// Name of the file.
     pub file: String,
     /// The results.
-    pub saved: Saved,
+    pub results: Results,
     /// The smallest change of a median that counts, as a fraction.
     pub threshold: f64,
 }
@@ -108,7 +108,7 @@ pub struct Comparison {
 impl Old {
     /// Fails unless results of `device` can be compared with these.
     pub fn check_device(&self, device: &str) -> Result<(), Error> {
-        let old = self.saved.device();
+        let old = self.results.device();
         if old == device {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Old {
 
     /// Fails unless results of `kind` can be compared with these.
     pub fn check_kind(&self, kind: &str) -> Result<(), Error> {
-        let old = &self.saved.origin.kind;
+        let old = &self.results.origin.kind;
         if old == kind {
             return Ok(());
         }
@@ -125,14 +125,14 @@ impl Old {
     }
 
     /// Compares newer results of the same kind with these.
-    pub fn compare(&self, results: &[Saved]) -> Result<Comparison, Error> {
-        let is_same = |one: &&Saved| self.check_kind(&one.origin.kind).is_ok();
-        let new: Vec<&Saved> = results.iter().filter(is_same).collect();
+    pub fn compare(&self, results: &[Results]) -> Result<Comparison, Error> {
+        let is_same = |one: &&Results| self.check_kind(&one.origin.kind).is_ok();
+        let new: Vec<&Results> = results.iter().filter(is_same).collect();
         if let (true, Some(first)) = (new.is_empty(), results.first()) {
             self.check_kind(&first.origin.kind)?;
         }
         new.iter().try_for_each(|one| self.check_device(one.device()))?;
-        let before = once(&self.file, measurements(&self.saved))?;
+        let before = once(&self.file, measurements(&self.results))?;
         let after = new.iter().flat_map(|one| measurements(one)).collect();
         let after = once("the newer results", after)?;
         let mut unmatched: BTreeMap<&str, &Measurement> =
@@ -146,11 +146,11 @@ impl Old {
         }
         let only_old = before.iter().filter(|one| unmatched.contains_key(&*one.name));
         let only_old = only_old.map(|one| one.name.clone()).collect();
-        let wrong = newly_wrong(&self.saved, &new);
+        let wrong = newly_wrong(&self.results, &new);
         if changes.is_empty() && wrong.is_empty() {
             return Err(Error::Nothing { file: self.file.clone() });
         }
-        let origin = &self.saved.origin;
+        let origin = &self.results.origin;
         Ok(Comparison {
             file: self.file.clone(),
             old: (origin.commit.clone(), origin.date.clone()),
@@ -159,29 +159,33 @@ impl Old {
             wrong,
             only_old,
             only_new,
-            differences: differences(&self.saved, &new),
+            differences: differences(&self.results, &new),
         })
     }
 }
 
 /// The drivers, the kernels and, for times of the host, the processors that differ.
-fn differences(old: &Saved, new: &[&Saved]) -> Vec<Difference> {
+fn differences(old: &Results, new: &[&Results]) -> Vec<Difference> {
     let has_host_times = old.is_simulated() || matches!(old.data, Data::Pools(_));
-    let parts = [("drivers", "/driver"), ("kernels", "/kernels"), ("processors", "/host/cpu")];
-    let text =
-        |one: &Saved, part| one.value.pointer(part).and_then(Value::as_str).unwrap_or("none").to_owned();
-    let parts = parts.into_iter().take(if has_host_times { 3 } else { 2 });
-    let difference = |(what, part)| {
-        let (old, others) = (text(old, part), new.iter().map(|one| text(one, part)));
-        let new = others.into_iter().find(|new| *new != old)?;
+    let parts = |one: &Results| {
+        let Origin { driver, kernels, host, .. } = &one.origin;
+        let processor = host.as_ref().and_then(|host| host.cpu.as_ref());
+        let parts = [driver.as_ref(), kernels.as_ref(), processor];
+        parts.map(|part| part.map_or("none", String::as_str).to_owned())
+    };
+    let (old, new): (_, Vec<_>) = (parts(old), new.iter().map(|one| parts(one)).collect());
+    let names = ["drivers", "kernels", "processors"];
+    let compared = names.into_iter().zip(old).enumerate().take(if has_host_times { 3 } else { 2 });
+    let difference = |(index, (what, old)): (usize, (_, String))| {
+        let new = new.iter().map(|parts| &parts[index]).find(|new| **new != old)?.clone();
         Some(Difference { what, old, new })
     };
-    parts.filter_map(difference).collect()
+    compared.filter_map(difference).collect()
 }
 
 /// The newer entries of `wrong` of measurements that have no older one. An entry begins with the
 /// name of its measurement.
-fn newly_wrong(old: &Saved, new: &[&Saved]) -> Vec<String> {
+fn newly_wrong(old: &Results, new: &[&Results]) -> Vec<String> {
     let name = |entry: &str| entry.split(": ").next().unwrap_or_default().to_owned();
     let before: BTreeSet<String> = wrong(old).iter().map(|entry| name(entry)).collect();
     let entries = new.iter().flat_map(|one| wrong(one));

@@ -1,5 +1,5 @@
 use super::{Comparison, Error, Old, Verdict};
-use crate::report::saved::Saved;
+use crate::report::results::{Data, Results};
 use serde_json::{Value, json};
 
 fn time(median: f64, min: f64, max: f64) -> Value {
@@ -12,7 +12,7 @@ fn figure(name: &str, unit: &str, holds: &str, value: f64, time: Value) -> Value
 }
 
 /// Results with a figure, a value without a time, and two series.
-fn results(device: &str, scale: f64, share: f64) -> Saved {
+fn results(device: &str, scale: f64, share: f64) -> Results {
     let point = |x: u32| json!({"x": x, "median": 10.0 * scale, "min": 9.0 * scale, "max": 10.5 * scale, "floor": 5.0});
     let series = |contender: &str| {
         json!({"contender": contender, "operation": "alloc", "over": "threads",
@@ -26,11 +26,11 @@ fn results(device: &str, scale: f64, share: f64) -> Saved {
             figure("granted", "%", "at_least", share, Value::Null),
         ]},
     });
-    Saved::parse(value.to_string()).unwrap()
+    Results::parse(value.to_string()).unwrap()
 }
 
-fn compared(old: Saved, new: &Saved) -> Result<Comparison, Error> {
-    Old { file: "old.json".into(), saved: old, threshold: 0.1 }.compare(std::slice::from_ref(new))
+fn compared(old: Results, new: &Results) -> Result<Comparison, Error> {
+    Old { file: "old.json".into(), results: old, threshold: 0.1 }.compare(std::slice::from_ref(new))
 }
 
 #[test]
@@ -52,13 +52,14 @@ fn slower_times_and_smaller_shares_are_worse() {
 #[test]
 fn turns_are_compared_with_their_failures() {
     let of = |median: f64, failed: f64| {
-        let fill = json!({"first_ns": 1.0, "mean_ns": 1.0, "failed_percent": 0.0});
+        let fill =
+            json!({"first_ns": 1.0, "mean_ns": 1.0, "requests": 1000, "failed": 0, "failed_percent": 0.0});
         let turn = json!({"turns": 24, "first_ns": median, "median_ns": median, "min_ns": median, "worst_ns": median,
-            "failed_percent": failed});
-        let mut value = results("a", 1.0, 100.0).value;
-        value["data"]["load"] = json!([{"heap_bytes": 1 << 30, "min_bytes": 64, "max_bytes": 64, "percent": 98,
-            "fill": fill, "turn": turn, "floor_ns": 0.2}]);
-        Saved::parse(value.to_string()).unwrap()
+            "requests": 200, "failed": (2.0 * failed) as u64, "failed_percent": failed});
+        edited(&results("a", 1.0, 100.0), |value| {
+            value["data"]["load"] = json!([{"heap_bytes": 1 << 30, "min_bytes": 64, "max_bytes": 64, "percent": 98,
+                "fits": 1 << 24, "threads": 1024, "fill": fill, "turn": turn, "contended": 0, "floor_ns": 0.2}]);
+        })
     };
     let comparison = compared(of(1.0, 0.5), &of(0.5, 2.0)).unwrap();
     assert_eq!(comparison.summary(), "8 measurements: 1 worse, 1 better, 6 the same");
@@ -69,13 +70,10 @@ fn turns_are_compared_with_their_failures() {
 fn a_slower_floor_alone_is_no_fault() {
     let (old, mut new) = (results("a", 1.0, 100.0), results("a", 1.0, 100.0));
     let slower = results("a", 2.0, 100.0);
-    let (super::super::saved::Data::Bench(new), super::super::saved::Data::Bench(slower)) =
-        (&mut new.data, slower.data)
-    else {
+    let (Data::Bench(bench), Data::Bench(slower)) = (&mut new.data, slower.data) else {
         unreachable!("both are results of bench")
     };
-    new.series[1] = slower.series[1].clone();
-    let new = Saved { data: super::super::saved::Data::Bench(new.clone()), ..old.clone() };
+    bench.series[1] = slower.series[1].clone();
     let comparison = compared(old, &new).unwrap();
     assert!(!comparison.is_worse());
     assert_eq!(comparison.changed()[0].word(), "slower");
@@ -102,7 +100,7 @@ fn large_changes_are_factors() {
 fn changes_within_noise_or_threshold_are_none() {
     // Medians 8 % apart, ranges that do not overlap; medians 11 % apart, ranges that do.
     for (threshold, scale) in [(0.1, 1.08), (0.0, 1.05), (0.1, 1.11)] {
-        let old = Old { file: "old.json".into(), saved: results("a", 1.0, 100.0), threshold };
+        let old = Old { file: "old.json".into(), results: results("a", 1.0, 100.0), threshold };
         let new = results("a", scale, 100.0);
         let comparison = old.compare(&[new]).unwrap();
         let of =
@@ -124,7 +122,7 @@ fn other_devices_and_other_figures_are_errors() {
     let error = compared(results("a", 1.0, 1.0), &results("b", 1.0, 1.0)).unwrap_err();
     assert!(error.to_string().contains("measured on `a`, but these results on `b`"), "{error}");
     let text = include_str!("../../../../results/h200-2026-11-25/bench-heap-free.json");
-    let free = Saved::parse(text.into()).unwrap();
+    let free = Results::parse(text.into()).unwrap();
     let error = compared(results("NVIDIA H200", 1.0, 1.0), &free).unwrap_err();
     assert_eq!(error, Error::Nothing { file: "old.json".into() });
 }
@@ -132,22 +130,22 @@ fn other_devices_and_other_figures_are_errors() {
 #[test]
 fn pools_are_compared_and_the_driver_is_not_judged() {
     let text = include_str!("../../../../results/h200-2026-11-23/pool-pair.json");
-    let saved = Saved::parse(text.into()).unwrap();
+    let saved = Results::parse(text.into()).unwrap();
     let comparison = compared(saved.clone(), &saved).unwrap();
     assert_eq!(comparison.summary(), "16 measurements: 0 worse, 0 better, 16 the same");
     assert_eq!(comparison.changes.iter().filter(|change| change.new.is_reference).count(), 8);
 }
 
 /// Results of `edit` applied to the JSON of others.
-fn edited(saved: &Saved, edit: impl FnOnce(&mut Value)) -> Saved {
-    let mut value = saved.value.clone();
+fn edited(saved: &Results, edit: impl FnOnce(&mut Value)) -> Results {
+    let mut value: Value = serde_json::from_str(&saved.text).unwrap();
     edit(&mut value);
-    Saved::parse(value.to_string()).unwrap()
+    Results::parse(value.to_string()).unwrap()
 }
 
 #[test]
 fn a_few_rounds_have_no_verdict() {
-    let few = |saved: &Saved, rounds: u64| {
+    let few = |saved: &Results, rounds: u64| {
         edited(saved, |value| value["data"]["series"][0]["points"][0]["rounds"] = rounds.into())
     };
     let (old, new) = (results("a", 1.0, 100.0), results("a", 1.5, 100.0));
@@ -240,20 +238,20 @@ fn speedups_with_other_threads_are_other_measurements() {
 #[test]
 fn a_measurement_that_occurs_twice_is_an_error() {
     let new = [results("a", 1.0, 1.0), results("a", 1.5, 1.0)];
-    let old = Old { file: "old.json".into(), saved: results("a", 1.0, 1.0), threshold: 0.1 };
+    let old = Old { file: "old.json".into(), results: results("a", 1.0, 1.0), threshold: 0.1 };
     let error = old.compare(&new).unwrap_err();
     assert!(matches!(&error, Error::Twice { name, .. } if name == "heap alloc"), "{error}");
 }
 
 #[test]
 fn differences_of_the_machine_are_named() {
-    let on = |saved: &Saved, driver: &str, kernels: &str, cpu: &str| {
+    let on = |saved: &Results, driver: &str, kernels: &str, cpu: &str| {
         edited(saved, |value| {
             (value["driver"], value["kernels"]) = (driver.into(), kernels.into());
             value["host"] = json!({"cpu": cpu});
         })
     };
-    let named = |saved: &Saved| {
+    let named = |saved: &Results| {
         let (old, new) = (on(saved, "12.9", "sm_70", "Xeon"), on(saved, "13.0", "sm_80", "EPYC"));
         let differences = compared(old.clone(), &new).unwrap().differences;
         assert_eq!(compared(old.clone(), &old).unwrap().differences, []);
@@ -265,7 +263,7 @@ fn differences_of_the_machine_are_named() {
     assert_eq!(named(&bench), of_kernels, "the host does not affect times of a GPU");
     assert_eq!(named(&edited(&bench, |value| value["device"]["backend"] = "cpu".into())), of_the_host);
     let pools = include_str!("../../../../results/h200-2026-11-23/pool-pair.json");
-    assert_eq!(named(&Saved::parse(pools.into()).unwrap()), of_the_host);
+    assert_eq!(named(&Results::parse(pools.into()).unwrap()), of_the_host);
 }
 
 #[test]

@@ -1,24 +1,22 @@
 //! Pictures of heaps: a map of the slabs, and several maps over time; for terminals and as SVG.
 //!
-//! `key` assigns a letter to each size class, `cells` groups slabs into cells, `shares` are the
-//! parts of a bar over time. `terminal` and `svg` draw them.
+//! `key` assigns a letter to each size class, `cells` groups slabs into cells. `terminal` and `svg`
+//! draw them, and the parts of heaps as bars over time.
 
 mod cells;
 mod key;
-mod shares;
 mod svg;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use shares::shares;
 #[cfg(test)]
 pub use svg::STYLE;
 pub use svg::svg;
 pub use terminal::{Style, terminal};
 
-use super::human::{BinaryBytes, Count, shortened};
-use warpheap::device_pools::{HeapMap, MapTotals};
+use super::human::{BinaryBytes, Count, percent};
+use warpheap::device_pools::{HeapMap, MapTotals, SlabContent};
 
 /// The figures of a map as lines: name and text.
 fn figures(map: &HeapMap, totals: &MapTotals) -> Vec<(&'static str, String)> {
@@ -70,8 +68,48 @@ fn date(map: &HeapMap) -> String {
     time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()).unwrap_or_default()
 }
 
-/// `part` of `whole`, as `12.5 %`.
-fn percent(part: u64, whole: u64) -> String {
-    let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    format!("{:.1} %", 100.0 * share)
+/// A part of a heap in a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its name in legends.
+    pub name: &'static str,
+    /// Its class in an SVG.
+    pub class: &'static str,
+    /// Its character on a terminal.
+    pub glyph: char,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// The parts of a heap in the order in which they are stacked. They sum to the size of the heap.
+pub fn shares(map: &HeapMap, totals: &MapTotals) -> [Share; 7] {
+    let share = |name, class, glyph, bytes| Share { name, class, glyph, bytes };
+    // Of the parts, as all other sums: a saved map may contradict itself.
+    let unmapped = map.parts.iter().filter(|part| part.content == SlabContent::Unmapped);
+    let unmapped = unmapped.map(|part| u64::from(part.slabs) * map.slab_bytes).sum();
+    [
+        share("live", "s-live", '#', totals.live_bytes),
+        share("in quarantine", "s-quarantined", 'q', totals.quarantined_bytes),
+        share("contradictory metadata", "s-unknown", '?', totals.unknown_bytes),
+        share("free inside runs", "s-runs", '+', totals.free_block_bytes + totals.slack_bytes),
+        share("free slabs, used before", "s-free", '-', totals.free_slab_bytes),
+        share("never used", "s-fresh", '.', totals.fresh_bytes),
+        share("no memory mapped", "s-unmapped", '~', unmapped),
+    ]
+}
+
+/// The ends of consecutive parts on a scale where `whole` has length `length`.
+pub fn ends(parts: &[Share], whole: u64, length: u64) -> Vec<u64> {
+    let mut sum = 0;
+    let mut end = |bytes: u64| {
+        sum += bytes;
+        scaled(sum, whole, length)
+    };
+    parts.iter().map(|part| end(part.bytes)).collect()
+}
+
+/// `bytes` on a scale where `whole` has length `length`, rounded to the nearest.
+pub fn scaled(bytes: u64, whole: u64, length: u64) -> u64 {
+    let whole = u128::from(whole.max(1));
+    ((u128::from(bytes) * u128::from(length) * 2 + whole) / (2 * whole)) as u64
 }

@@ -2,9 +2,8 @@
 
 use super::cells::{Cell, Content, analysed};
 use super::key::{Group, Key};
-use super::shares::{ends, scaled, shares};
-use super::{date, figures, percent, shortened};
-use crate::report::human::{BinaryBytes, Count};
+use super::{date, ends, figures, scaled, shares};
+use crate::report::human::{BinaryBytes, Count, percent, shortened};
 use crate::report::table::Summary;
 use std::fmt::Write;
 use warpheap::device_pools::{HeapMap, MapTotals};

@@ -3,8 +3,8 @@
 use super::parts::rows_cards;
 use crate::report::chart::Error;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::Unit;
 use crate::report::compare::{Change, Comparison, FEWEST_ROUNDS, Verdict};
+use crate::report::human::Unit;
 use maud::{Markup, html};
 
 /// The most rows of the chart. The table has all measurements.

@@ -1,12 +1,13 @@
 //! Figures with targets: values beside targets, and times beside those that they are compared with.
 
-use super::parts::{Styles, array, legend, rows_cards, table};
+use super::parts::{Styles, legend, rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::{Unit, short};
-use crate::report::saved::{Bench, Collection, Figure, Saved, Time};
+use crate::report::human::{Unit, short};
 use maud::{Markup, html};
+use warpheap_harness::bench::suite::{Collection, SuiteReport};
+use warpheap_harness::bench::{Bar, BenchReport, Figure, Timing};
 
 /// Styles of a value, and of what it is compared with.
 const VALUE: usize = 0;
@@ -21,7 +22,7 @@ struct Group<'a> {
 }
 
 /// The values of all figures. Empty without figures.
-pub fn section(bench: &Bench) -> Result<Markup, Error> {
+pub fn section(bench: &BenchReport) -> Result<Markup, Error> {
     if bench.figures.is_empty() {
         return Ok(html! {});
     }
@@ -34,24 +35,24 @@ pub fn section(bench: &Bench) -> Result<Markup, Error> {
 }
 
 /// The times of all figures, and the table of the figures.
-pub fn times_section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+pub fn times_section(bench: &BenchReport) -> Result<Markup, Error> {
     if bench.figures.is_empty() {
         return Ok(html! {});
     }
     Ok(html! {
         h2 { "Times of the figures" }
         div.rows { @for card in time_cards(bench)? { (card) } }
-        (table("Values: all figures", &array(&one.value, "/data/figures"), &COLUMNS))
+        (table("Values: all figures", &bench.figures, &COLUMNS))
     })
 }
 
 /// The values of all figures beside their targets.
-pub fn value_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+pub fn value_cards(bench: &BenchReport) -> Result<Vec<Card>, Error> {
     Ok(groups(&bench.figures).iter().map(values).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// The times of all figures.
-pub fn time_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+pub fn time_cards(bench: &BenchReport) -> Result<Vec<Card>, Error> {
     Ok(groups(&bench.figures).iter().map(times).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
@@ -91,7 +92,7 @@ fn groups(figures: &[Figure]) -> Vec<Group<'_>> {
 /// Whether a figure divides the time that it is compared with by its own. Other ratios do the
 /// inverse.
 fn is_speedup(figure: &Figure) -> bool {
-    Unit::named(&figure.unit) == Unit::Ratio && figure.holds == "at_least"
+    Unit::named(&figure.unit) == Unit::Ratio && figure.holds == Bar::AtLeast
 }
 
 /// The name of a figure below the name of its group.
@@ -120,7 +121,7 @@ fn dot(figure: &Figure, unit: Unit) -> Option<Dot> {
 /// The cards of the values of a group.
 fn values(group: &Group<'_>) -> Result<Vec<Card>, Error> {
     let row = |figure: &&Figure| {
-        let sign = if figure.holds == "at_least" { "≥" } else { "≤" };
+        let sign = if figure.holds == Bar::AtLeast { "≥" } else { "≤" };
         let bar = if group.unit == Unit::Micros { group.unit.text(figure.bar) } else { short(figure.bar) };
         let met = if figure.passed { "✓" } else { "✗" };
         Row {
@@ -157,7 +158,7 @@ fn against(group: &Group<'_>) -> String {
 
 /// The cards of the times of a group; none if nothing was timed.
 fn times(group: &Group<'_>) -> Result<Vec<Card>, Error> {
-    let dot = |style, time: Time| Dot { style, value: time.median_us, range: (time.min_us, time.max_us) };
+    let dot = |style, time: Timing| Dot { style, value: time.median_us, range: (time.min_us, time.max_us) };
     let row = |figure: &&Figure| {
         let time = figure.time?;
         let base = figure.base;
@@ -184,7 +185,7 @@ fn times(group: &Group<'_>) -> Result<Vec<Card>, Error> {
 }
 
 /// Kernels with Rust's collections over the heap and over CUDA's `malloc`.
-pub fn collections(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+pub fn collections(bench: &SuiteReport) -> Result<Markup, Error> {
     let columns = [
         ("kernel", "/name"),
         ("threads", "/threads"),
@@ -197,18 +198,18 @@ pub fn collections(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
         @if !cards.is_empty() {
             h2 { "Rust's collections in kernels" }
             div.rows { @for card in cards { (card) } }
-            (table("Values: collections", &array(&one.value, "/data/collections"), &columns))
+            (table("Values: collections", &bench.collections, &columns))
         }
     })
 }
 
 /// The times of the collections.
-pub fn collection_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+pub fn collection_cards(bench: &SuiteReport) -> Result<Vec<Card>, Error> {
     let styles = Styles::of_bench(bench);
     let (heap, cuda) = (styles.style("heap"), styles.style("CUDA malloc"));
     let dot = |style, value| Dot { style, value, range: (value, value) };
     let row = |one: &Collection| Row {
-        name: one.name.clone(),
+        name: one.name.to_string(),
         dots: vec![dot(cuda, one.cuda_malloc_us), dot(heap, one.heap_us)],
         target: None,
         text: one.ratio.map_or("not measured".into(), |ratio| Unit::Ratio.text(ratio)),
@@ -228,21 +229,17 @@ pub fn collection_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn figure(unit: &str, holds: &str, value: f64) -> Figure {
-        let time = |median_us, min_us, max_us| Some(Time { median_us, min_us, max_us });
-        Figure {
-            name: "CUDA's malloc over the heap, alloc, 64 B".into(),
-            threads: 1 << 20,
-            time: time(10.0, 8.0, 20.0),
-            against: "CUDA's malloc".into(),
-            base: time(2500.0, 2400.0, 2600.0),
-            value: Some(value),
-            unit: unit.into(),
-            holds: holds.into(),
-            bar: 100.0,
-            passed: true,
-        }
+        let time =
+            |median: f64, min: f64, max: f64| json!({"median_us": median, "min_us": min, "max_us": max});
+        let figure = json!({
+            "name": "CUDA's malloc over the heap, alloc, 64 B", "threads": 1 << 20, "time": time(10.0, 8.0, 20.0),
+            "against": "CUDA's malloc", "base": time(2500.0, 2400.0, 2600.0), "value": value, "unit": unit,
+            "holds": holds, "bar": 100.0, "passed": true,
+        });
+        serde_json::from_value(figure).unwrap()
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! Latencies of single calls: a histogram for each operation and situation, and percentiles.
 
-use super::parts::{Styles, array, legend, table};
+use super::parts::{Styles, legend, table};
 use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use crate::report::chart::picture::Card;
 use crate::report::chart::scale::Axis;
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
-use crate::report::saved::{Bench, Bin, Latency, Saved};
+use crate::report::human::{Count, Unit};
 use maud::{Markup, html};
+use warpheap_harness::bench::suite::{Bin, Latency, SuiteReport};
 
 /// The most ticks of a decimal axis, which has wider labels.
 const DECIMAL_TICKS: usize = 5;
@@ -16,7 +15,7 @@ const DECIMAL_TICKS: usize = 5;
 const STEM: f64 = 1e-9;
 
 /// All histograms. Empty without latencies.
-pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+pub fn section(bench: &SuiteReport) -> Result<Markup, Error> {
     if bench.latency.is_empty() {
         return Ok(html! {});
     }
@@ -36,12 +35,12 @@ pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
         h2 { "Latency of single calls" }
         p { "The share of the calls that took up to a time, and longer than the previous one. Both axes are logarithmic. A chart compares allocators only with equal numbers of threads. Failed calls have no latency." }
         div.cards { @for card in cards(bench)? { (card) } }
-        (table("Values: percentiles", &array(&one.value, "/data/latency"), &columns))
+        (table("Values: percentiles", &bench.latency, &columns))
     })
 }
 
 /// The histograms.
-pub fn cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+pub fn cards(bench: &SuiteReport) -> Result<Vec<Card>, Error> {
     let styles = Styles::of_bench(bench);
     // Calls of different numbers of threads meet different contention: they share no chart.
     let place = |one: &Latency| {
@@ -70,7 +69,7 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Card>, Error>
     let Some((x, y)) = x.zip(y) else { return Ok(None) };
     let threads = match group[0].threads {
         0 => String::new(),
-        threads => format!(", {} threads", Unit::Threads.tick(threads as f64)),
+        threads => format!(", {} threads", Unit::Threads.tick(threads.into())),
     };
     let title = format!("{}: {}{threads}", group[0].operation, group[0].situation);
     let description = format!("distribution of the latency of {title}; percentiles are in a table");
@@ -86,7 +85,7 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Card>, Error>
         lines: &lines,
     };
     let legend = legend(group.iter().map(|latency| (styles.style(&latency.contender), &*latency.contender)))?;
-    let bytes = (group[0].bytes > 0).then(|| format!("{} each", Unit::Bytes.text(group[0].bytes as f64)));
+    let bytes = (group[0].bytes > 0).then(|| format!("{} each", Unit::Bytes.text(group[0].bytes.into())));
     let note = bytes.into_iter().chain([percentiles(group)]).collect::<Vec<_>>().join(". ");
     let chart = chart.svg()?;
     Ok(Some(Card { title, note, chart, legend }))
@@ -94,10 +93,10 @@ fn chart(group: &[&Latency], styles: &Styles<'_>) -> Result<Option<Card>, Error>
 
 /// The shares of the calls of each bin. An empty bin interrupts the line.
 fn lines(latency: &Latency, style: usize) -> Vec<Line> {
-    let share = |calls: f64| 100.0 * calls / (latency.calls as f64).max(1.0);
-    let parts = latency.histogram.split(|bin| bin.calls <= 0.0).filter(|part| !part.is_empty());
+    let share = |calls: u64| 100.0 * calls as f64 / (latency.distribution.calls as f64).max(1.0);
+    let parts = latency.distribution.histogram.split(|bin| bin.calls == 0).filter(|part| !part.is_empty());
     let line = |part: &[Bin]| {
-        let points = part.iter().map(|bin| (bin.upto, share(bin.calls)));
+        let points = part.iter().map(|bin| (bin.upto as f64, share(bin.calls)));
         Line { style, points: points.map(|(x, y)| Point { x, y, range: (STEM, y) }).collect() }
     };
     parts.map(line).collect()
@@ -107,7 +106,8 @@ fn lines(latency: &Latency, style: usize) -> Vec<Line> {
 fn percentiles(group: &[&Latency]) -> String {
     let text = |latency: &&Latency| {
         let unit = Unit::named(&latency.unit);
-        let [half, most, longest] = [latency.p50, latency.p999, latency.max].map(|value| unit.text(value));
+        let of = &latency.distribution;
+        let [half, most, longest] = [of.p50, of.p999, of.max].map(|value| unit.text(value as f64));
         let failed = match latency.failed {
             0 => String::new(),
             failed => format!(", {} calls failed", Count(failed)),

@@ -1,12 +1,12 @@
 //! A heap over its load, and drifts: times beside the shares of failed allocations.
 
-use super::parts::{array, legend, rows_cards, table};
+use super::parts::{legend, rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::{Unit, short};
-use crate::report::saved::{Bench, Drift, HeapLoad, Saved};
+use crate::report::human::{Unit, short};
 use maud::{Markup, html};
+use warpheap_harness::bench::suite::{Drift, HeapLoad, SuiteReport};
 
 /// Styles of the main value, of one beside it, and of the floor.
 const VALUE: usize = 0;
@@ -14,19 +14,19 @@ const OTHER: usize = 1;
 const FLOOR: usize = 5;
 
 /// All charts and tables. Empty without such results.
-pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+pub fn section(bench: &SuiteReport) -> Result<Markup, Error> {
     Ok(html! {
         @if !bench.load.is_empty() {
             h2 { "A heap over its load" }
             p { "The load is the share of the blocks that fit. Times are per thread, failed allocations included; their share is beside the times. A fill allocates from a new heap up to the load. In a turn each thread frees one of the live blocks and allocates another; the line is from the fastest to the slowest kernel. The floor reads and writes as a turn does, without the allocator." }
             div.rows { @for card in load_cards(bench)? { (card) } }
-            (table("Values: heaps over their load", &array(&one.value, "/data/load"), &LOAD))
+            (table("Values: heaps over their load", &bench.load, &LOAD))
         }
         @if !bench.drift.is_empty() {
             h2 { "Drift from size to size" }
             p { "A heap is filled with one size after the other, and a tenth of its blocks survives each. An allocation failed wrongly if there was memory for it. What no kernel was granted although it fits beside the survivors is the rest. Zero is not on the logarithmic axis." }
             div.rows { @for card in drift_cards(bench)? { (card) } }
-            (table("Values: drift", &array(&one.value, "/data/drift"), &DRIFT))
+            (table("Values: drift", &bench.drift, &DRIFT))
         }
     })
 }
@@ -78,7 +78,7 @@ const DRIFT: [(&str, &str); 18] = [
 const NOTE: &str = "time per thread (share of failed allocations)";
 
 /// A card of fills and one of turns for each heap and range of sizes.
-pub fn load_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
+pub fn load_cards(bench: &SuiteReport) -> Result<Vec<Card>, Error> {
     let key = |load: &HeapLoad| (load.heap_bytes, load.min_bytes, load.max_bytes);
     let groups = bench.load.chunk_by(|a, b| key(a) == key(b));
     let cards = groups.map(|group| Ok([fills(group)?, turns(group)?].concat()));
@@ -123,8 +123,8 @@ fn title(what: &str, load: &HeapLoad) -> String {
 }
 
 /// A card for each drift. None for a drift without failures.
-pub fn drift_cards(bench: &Bench) -> Result<Vec<Card>, Error> {
-    let key = |drift: &Drift| (drift.heap_bytes, drift.survivors.clone(), drift.threads);
+pub fn drift_cards(bench: &SuiteReport) -> Result<Vec<Card>, Error> {
+    let key = |drift: &Drift| (drift.heap_bytes, drift.survivors, drift.threads);
     let groups = bench.drift.chunk_by(|a, b| key(a) == key(b));
     Ok(groups.map(drift_card).collect::<Result<Vec<_>, _>>()?.concat())
 }
@@ -133,7 +133,7 @@ fn drift_card(group: &[Drift]) -> Result<Vec<Card>, Error> {
     let row = |drift: &Drift| {
         let (wrong, rest) = (drift.wrong_percent, drift.persistent_percent);
         Row {
-            name: drift.bytes.map_or("all sizes".into(), |bytes| Unit::Bytes.text(bytes as f64)),
+            name: drift.bytes.map_or("all sizes".into(), |bytes| Unit::Bytes.text(bytes.into())),
             dots: vec![dot(OTHER, rest), dot(VALUE, wrong)],
             target: None,
             text: format!("{} % / {} %", short(wrong), short(rest)),
@@ -142,8 +142,8 @@ fn drift_card(group: &[Drift]) -> Result<Vec<Card>, Error> {
     };
     let rows: Vec<_> = group.iter().map(row).collect();
     let Drift { heap_bytes, survivors, threads, .. } = &group[0];
-    let (heap, threads) = (Unit::Bytes.text(*heap_bytes as f64), Unit::Threads.tick(*threads as f64));
-    let title = format!("{heap}, the {survivors} tenth survives, {threads} threads");
+    let (heap, threads) = (Unit::Bytes.text(*heap_bytes as f64), Unit::Threads.tick((*threads).into()));
+    let title = format!("{heap}, {} survives, {threads} threads", survivors.name());
     let note = "requests that failed wrongly / share of the goal that no kernel was granted";
     let legend = legend([(VALUE, "failed wrongly"), (OTHER, "never granted")].into_iter())?;
     rows_cards(&title, note, Unit::Percent, &rows, &legend)
@@ -152,12 +152,14 @@ fn drift_card(group: &[Drift]) -> Result<Vec<Card>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::results::{Data, Results};
     use serde_json::json;
 
-    fn saved() -> Saved {
+    fn saved() -> Results {
         let load = |percent: u32, failed: f64| {
             json!({
-                "heap_bytes": 1 << 30, "min_bytes": 16, "max_bytes": 512, "percent": percent, "threads": 262_144,
+                "heap_bytes": 1 << 30, "min_bytes": 16, "max_bytes": 512, "percent": percent, "fits": 1 << 22,
+                "threads": 262_144, "contended": 0,
                 "fill": {"first_ns": 0.5, "mean_ns": 0.75, "requests": 1000, "failed": 0, "failed_percent": 0.0},
                 "turn": {"turns": 24, "first_ns": 3.0, "median_ns": 2.5, "min_ns": 2.0, "worst_ns": 4.0,
                          "requests": 400, "failed": 1, "failed_percent": failed},
@@ -165,8 +167,10 @@ mod tests {
             })
         };
         let drift = |bytes: Option<u32>, wrong: f64, persistent: f64| {
-            json!({"heap_bytes": 1 << 30, "survivors": "oldest", "threads": 16_384, "bytes": bytes,
-                   "wrong": 3, "wrong_percent": wrong, "persistent_percent": persistent})
+            json!({"heap_bytes": 1 << 30, "survivors": "oldest", "threads": 16_384, "bytes": bytes, "goal_bytes": 1 << 30,
+                   "requests": 100, "granted": 90, "failed": 10, "served_again": 1, "served_later": 1, "free_blocks": 2,
+                   "free_slabs": 1, "free_runs": 0, "wrong": 3, "wrong_percent": wrong, "contended": 0,
+                   "persistent_bytes": 64, "persistent_percent": persistent})
         };
         let value = json!({
             "schema": "warpheap-result/1", "kind": "bench", "version": "0.1.0", "commit": "0123",
@@ -175,13 +179,13 @@ mod tests {
                 "drift": [drift(Some(64), 0.0, 0.0), drift(Some(48), 12.5, 1.5), drift(None, 6.0, 0.75)],
             },
         });
-        Saved::parse(value.to_string()).unwrap()
+        Results::parse(value.to_string()).unwrap()
     }
 
     #[test]
     fn times_have_their_failures_beside_them() {
         let one = saved();
-        let crate::report::saved::Data::Bench(bench) = &one.data else { unreachable!("results of bench") };
+        let Data::Bench(bench) = &one.data else { unreachable!("results of bench") };
         let cards = load_cards(bench).unwrap();
         let titles: Vec<_> = cards.iter().map(|card| &*card.title).collect();
         assert_eq!(titles, ["fill of 16-512 B in 1 GiB", "turn of 16-512 B in 1 GiB"]);
@@ -204,7 +208,7 @@ mod tests {
             assert!(page.contains(text), "no {text}");
         }
         let without = saved().text.replace("\"load\":", "\"l\":").replace("\"drift\":", "\"d\":");
-        let page = crate::report::html::page(&[Saved::parse(without).unwrap()], None).unwrap();
+        let page = crate::report::html::page(&[Results::parse(without).unwrap()], None).unwrap();
         assert!(!page.contains("over its load</h2>") && !page.contains("Drift from"));
     }
 }

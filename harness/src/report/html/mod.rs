@@ -20,12 +20,13 @@ mod tests;
 use super::chart::Error;
 use super::chart::picture::Card;
 use super::compare::Comparison;
-use super::saved::{Bench, Data, Saved};
+use super::human::printable;
+use super::results::{Data, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-pub use style::colours;
+use warpheap_harness::bench::suite::SuiteReport;
 
 /// The page of these results, with what changed since older ones.
-pub fn page(results: &[Saved], changes: Option<&Comparison>) -> Result<String, Error> {
+pub fn page(results: &[Results], changes: Option<&Comparison>) -> Result<String, Error> {
     let title = match results {
         [one] => format!("{}: {}, {}", one.title(), one.device(), one.origin.date),
         _ => format!("warpheap: {} results", results.len()),
@@ -49,7 +50,7 @@ pub fn page(results: &[Saved], changes: Option<&Comparison>) -> Result<String, E
             }
         }
     };
-    Ok(page.into_string())
+    Ok(printable(&page.into_string()))
 }
 
 /// JSON that HTML does not interpret: `<` occurs only in its strings, where it can be escaped.
@@ -58,11 +59,11 @@ fn embedded(json: &str) -> Markup {
     html! { script type="application/json" class="results" { (PreEscaped(text)) } }
 }
 
-fn section(one: &Saved) -> Result<Markup, Error> {
+fn section(one: &Results) -> Result<Markup, Error> {
     let body = match &one.data {
         Data::Bench(bench) => self::bench(one, bench)?,
-        Data::Stress(stress) => stress::section(one, stress)?,
-        Data::Pools(pools) => pools::section(one, pools)?,
+        Data::Stress(stress) => stress::section(stress)?,
+        Data::Pools(pools) => pools::section(pools)?,
     };
     Ok(html! {
         main {
@@ -75,26 +76,27 @@ fn section(one: &Saved) -> Result<Markup, Error> {
     })
 }
 
-fn bench(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+fn bench(one: &Results, suite: &SuiteReport) -> Result<Markup, Error> {
+    let bench = &suite.bench;
     Ok(html! {
-        @if let Some(suite) = &bench.suite { p.dim { "Suite: " (suite) } }
+        @if let Some(suite) = suite.suite { p.dim { "Suite: " (suite.name()) } }
         (origin::wrong(&bench.wrong))
         (figures::section(bench)?)
-        (series::section(one, bench)?)
-        (latency::section(one, bench)?)
-        (figures::collections(one, bench)?)
-        (load::section(one, bench)?)
-        (figures::times_section(one, bench)?)
-        (origin::remarks(&bench.notes, &bench.left_out))
+        (series::section(one, suite)?)
+        (latency::section(suite)?)
+        (figures::collections(suite)?)
+        (load::section(suite)?)
+        (figures::times_section(bench)?)
+        (origin::remarks(&suite.notes, &bench.left_out))
     })
 }
 
 /// All charts of a result with their names, in the order of the page.
-pub fn charts(one: &Saved) -> Result<Vec<(String, Card)>, Error> {
+pub fn charts(one: &Results) -> Result<Vec<(String, Card)>, Error> {
     let groups = match &one.data {
         Data::Bench(bench) => vec![
-            ("figure", figures::value_cards(bench)?),
-            ("time of figure", figures::time_cards(bench)?),
+            ("figure", figures::value_cards(&bench.bench)?),
+            ("time of figure", figures::time_cards(&bench.bench)?),
             ("ratio", series::cards(one, bench, series::View::Ratio)?),
             ("time", series::cards(one, bench, series::View::Time)?),
             ("latency", latency::cards(bench)?),

@@ -3,12 +3,12 @@
 use crate::report::chart::picture::{Card, Legend};
 use crate::report::chart::rows::{Chart, Row, TICKS};
 use crate::report::chart::scale::Axis;
-use crate::report::chart::units::{Unit, short};
 use crate::report::chart::{Error, marks};
-use crate::report::human::Count;
-use crate::report::saved::Bench;
+use crate::report::human::{Count, Unit, short};
 use maud::{Markup, Render, html};
+use serde::Serialize;
 use serde_json::{Number, Value};
+use warpheap_harness::bench::suite::SuiteReport;
 
 /// The most rows of a card: half a printed page.
 const MOST_ROWS: usize = 14;
@@ -30,7 +30,7 @@ impl<'a> Styles<'a> {
     }
 
     /// Styles of all allocators of a benchmark: those of its series first.
-    pub fn of_bench(bench: &'a Bench) -> Styles<'a> {
+    pub fn of_bench(bench: &'a SuiteReport) -> Styles<'a> {
         let series = bench.series.iter().map(|one| &*one.contender);
         let latency = bench.latency.iter().map(|one| &*one.contender);
         Styles::of(series.chain(latency).chain(["heap", "CUDA malloc"]))
@@ -84,14 +84,15 @@ pub fn legend<'a>(entries: impl Iterator<Item = (usize, &'a str)>) -> Result<Leg
     entries.map(|(style, name)| Ok((marks::sample(style, name)?, name.to_owned()))).collect()
 }
 
-/// A column of a table: its heading, and the JSON pointer of its values in a row.
+/// A column of a table: its heading, and the JSON pointer of its values in a row as JSON.
 pub type Column = (&'static str, &'static str);
 
-/// A table of JSON values that opens on request. Nothing without rows.
-pub fn table(summary: &str, rows: &[&Value], columns: &[Column]) -> Markup {
+/// A table of all values of some results, which opens on request. Nothing without rows.
+pub fn table<T: Serialize>(summary: &str, rows: &[T], columns: &[Column]) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
+    let rows: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     let is_number = |pointer: &str| {
         let values = || rows.iter().filter_map(|row| row.pointer(pointer)).filter(|value| !value.is_null());
         values().next().is_some() && values().all(Value::is_number)
@@ -104,7 +105,7 @@ pub fn table(summary: &str, rows: &[&Value], columns: &[Column]) -> Markup {
                 table {
                     thead { tr { @for (name, _, is_number) in &columns { th class=[is_number.then_some("number")] { (name) } } } }
                     tbody {
-                        @for row in rows {
+                        @for row in &rows {
                             tr {
                                 @for (_, pointer, is_number) in &columns {
                                     td class=[is_number.then_some("number")] { (cell(row.pointer(pointer))) }
@@ -141,9 +142,4 @@ fn readable(number: &Number) -> String {
         (None, Some(value)) => short(value),
         _ => number.to_string(),
     }
-}
-
-/// The array at a JSON pointer; empty if there is none.
-pub fn array<'a>(value: &'a Value, pointer: &str) -> Vec<&'a Value> {
-    value.pointer(pointer).and_then(Value::as_array).map(|rows| rows.iter().collect()).unwrap_or_default()
 }

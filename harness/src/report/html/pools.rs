@@ -1,35 +1,33 @@
 //! Pools of the host: the time of a pair and of random allocations, for each pool.
 
 use super::origin::{remarks, wrong};
-use super::parts::{array, rows_cards, table};
+use super::parts::{rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::Unit;
-use crate::report::saved::{Judged, Pair, Pools, Random, Saved};
+use crate::report::human::Unit;
 use maud::{Markup, html};
+use warpheap_harness::pool_tools::bench::{Comparison, PairFigure, PoolBenchReport, RandomFigure};
 
 /// The driver's memory, which pools are compared with.
 const BASE: usize = 5;
 
 /// All figures.
-pub fn section(one: &Saved, pools: &Pools) -> Result<Markup, Error> {
-    let bars: Vec<_> =
-        ["/data/pairs", "/data/random"].into_iter().flat_map(|list| array(&one.value, list)).collect();
-    let judged: Vec<_> = bars.iter().flat_map(|figure| array(figure, "/bars")).collect();
+pub fn section(pools: &PoolBenchReport) -> Result<Markup, Error> {
+    let judged: Vec<_> = pools.judged().map(|(_, _, judged)| judged).collect();
     Ok(html! {
         (wrong(&pools.wrong))
         h2 { "Times of pools" }
         div.rows { @for card in cards(pools)? { (card) } }
-        (table("Values: pairs", &array(&one.value, "/data/pairs"), &PAIRS))
-        (table("Values: random allocations", &array(&one.value, "/data/random"), &RANDOM))
+        (table("Values: pairs", &pools.pairs, &PAIRS))
+        (table("Values: random allocations", &pools.random, &RANDOM))
         (table("Values: targets", &judged, &BARS))
         (remarks(&[], &pools.left_out))
     })
 }
 
 /// The times of pairs and of random allocations.
-pub fn cards(pools: &Pools) -> Result<Vec<Card>, Error> {
+pub fn cards(pools: &PoolBenchReport) -> Result<Vec<Card>, Error> {
     let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
     let pairs = pools.pairs.iter().map(|pair| (title(pair), pair_row(pair)));
     for (title, row) in
@@ -78,34 +76,30 @@ const BARS: [(&str, &str); 6] = [
     ("met", "/met"),
 ];
 
-fn title(pair: &Pair) -> String {
+fn title(pair: &PairFigure) -> String {
     let threads =
         if pair.threads == 1 { "one host thread".into() } else { format!("{} host threads", pair.threads) };
     format!("{}, {threads}", pair.name)
 }
 
-fn pair_row(pair: &Pair) -> Row {
+fn pair_row(pair: &PairFigure) -> Row {
     let dot = Dot { style: style(&pair.pool), value: pair.ns.median, range: (pair.ns.min, pair.ns.max) };
-    row(&pair.pool, dot, pair.driver_ratio, &pair.bars)
+    row(&pair.pool, dot, &pair.comparison)
 }
 
-fn random_row(random: &Random) -> Row {
+fn random_row(random: &RandomFigure) -> Row {
     let value = random.call_ns;
-    row(
-        &random.pool,
-        Dot { style: style(&random.pool), value, range: (value, value) },
-        random.driver_ratio,
-        &random.bars,
-    )
+    row(&random.pool, Dot { style: style(&random.pool), value, range: (value, value) }, &random.comparison)
 }
 
 fn style(pool: &str) -> usize {
     if pool.starts_with("driver") { BASE } else { 0 }
 }
 
-fn row(pool: &str, dot: Dot, ratio: Option<f64>, bars: &[Judged]) -> Row {
-    let is_missed = bars.iter().any(|bar| !bar.met);
-    let ratio = ratio.map_or_else(String::new, |ratio| format!(", {}", Unit::Ratio.text(ratio)));
+fn row(pool: &str, dot: Dot, comparison: &Comparison) -> Row {
+    let is_missed = comparison.bars.iter().any(|bar| !bar.met);
+    let ratio =
+        comparison.driver_ratio.map_or_else(String::new, |ratio| format!(", {}", Unit::Ratio.text(ratio)));
     let met = if is_missed { " ✗" } else { "" };
     Row {
         name: pool.to_owned(),

@@ -1,15 +1,14 @@
 //! Series of a suite: the ratio to the floor and the time, over threads and over sizes.
 
-use super::parts::{Styles, array, legend, table};
+use super::parts::{Styles, legend, table};
 use crate::report::chart::Error;
 use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
 use crate::report::chart::picture::Card;
 use crate::report::chart::scale::Axis;
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
-use crate::report::saved::{Bench, Saved, Series, SeriesPoint};
+use crate::report::human::{Count, Unit};
+use crate::report::results::Results;
 use maud::{Markup, html};
-use serde_json::Value;
+use warpheap_harness::bench::suite::{self, Series, SuiteReport};
 
 /// The value that a chart shows.
 #[derive(Clone, Copy, PartialEq)]
@@ -33,7 +32,7 @@ const CLOSE: f64 = 100.0;
 const LAUNCH_BOUND: f64 = 4096.0;
 
 /// All charts, the ratios first. Empty without series.
-pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
+pub fn section(one: &Results, bench: &SuiteReport) -> Result<Markup, Error> {
     if bench.series.is_empty() {
         return Ok(html! {});
     }
@@ -51,13 +50,13 @@ pub fn section(one: &Saved, bench: &Bench) -> Result<Markup, Error> {
         div.cards { @for card in times { (card) } }
         details {
             summary { "Values: all series" }
-            @for series in array(&one.value, "/data/series") { (values(series)) }
+            @for series in &bench.series { (values(series)) }
         }
     })
 }
 
 /// The charts of a view.
-pub fn cards(one: &Saved, bench: &Bench, view: View) -> Result<Vec<Card>, Error> {
+pub fn cards(one: &Results, bench: &SuiteReport, view: View) -> Result<Vec<Card>, Error> {
     let styles = Styles::of_bench(bench);
     let shaded = (view == View::Ratio && !one.is_simulated()).then_some(LAUNCH_BOUND);
     let charts = groups(&bench.series).into_iter().map(|group| chart(&group, view, shaded, &styles));
@@ -91,13 +90,13 @@ fn with_close_up(series: Vec<&Series>) -> impl Iterator<Item = Group<'_>> {
 
 /// The points of one series in a chart. The floor has no ratio, and a failed operation no time.
 fn points(series: &Series, view: View) -> Vec<Point> {
-    let point = |point: &SeriesPoint| {
+    let point = |point: &suite::Point| {
         let base = match view {
             View::Time => 1.0,
             View::Ratio => point.floor.filter(|floor| *floor > 0.0)?,
         };
         let range = (point.min / base, point.max / base);
-        Some(Point { x: point.x, y: point.median / base, range })
+        Some(Point { x: point.x as f64, y: point.median / base, range })
     };
     series.points.iter().filter(|point| point.failed == 0).filter_map(point).collect()
 }
@@ -163,10 +162,10 @@ fn note(group: &Group<'_>) -> String {
     let Group { series, without } = group;
     let failed = series.iter().filter_map(|series| failed(series));
     let series = series[0];
-    let texts = series.fixed.iter().filter_map(|(name, value)| match (&**name, value.as_f64()?) {
-        ("bytes", bytes) => Some(format!("{} each", Unit::Bytes.text(bytes))),
-        ("threads", threads) => Some(format!("{} threads", Unit::Threads.tick(threads))),
-        (_, value) => Some(format!("{name} {value}")),
+    let texts = series.fixed.iter().map(|(name, value)| match &**name {
+        "bytes" => format!("{} each", Unit::Bytes.text(*value as f64)),
+        "threads" => format!("{} threads", Unit::Threads.tick(*value as f64)),
+        _ => format!("{name} {value}"),
     });
     let turns = (series.turns > 1).then(|| format!("{} pairs per thread", series.turns));
     let left_out = (!without.is_empty()).then(|| format!("without {}", without.join(", ")));
@@ -186,9 +185,8 @@ fn failed(series: &Series) -> Option<String> {
 }
 
 /// The table of a series.
-fn values(series: &Value) -> Markup {
-    let text = |name: &str| series[name].as_str().unwrap_or_default().to_owned();
-    let [contender, operation, over, unit] = ["contender", "operation", "over", "unit"].map(text);
+fn values(series: &Series) -> Markup {
+    let Series { contender, operation, over, unit, .. } = series;
     let summary = format!("{contender}, {operation} over {over} ({unit})");
     let columns = [
         ("x", "/x"),
@@ -199,5 +197,5 @@ fn values(series: &Value) -> Markup {
         ("rounds", "/rounds"),
         ("failed", "/failed"),
     ];
-    table(&summary, &array(series, "/points"), &columns)
+    table(&summary, &series.points, &columns)
 }

@@ -1,12 +1,11 @@
 //! Stress runs: their ends, their rates and their findings.
 
-use super::parts::{array, rows_cards, table};
+use super::parts::{rows_cards, table};
 use crate::report::chart::Error;
 use crate::report::chart::picture::Card;
 use crate::report::chart::rows::{Dot, Row};
-use crate::report::chart::units::Unit;
-use crate::report::human::Count;
-use crate::report::saved::{Run, Saved, Stress};
+use crate::report::human::{Count, Unit};
+use crate::report::results::{StressResults, StressRun};
 use maud::{Markup, html};
 
 const COLUMNS: [(&str, &str); 14] = [
@@ -27,18 +26,18 @@ const COLUMNS: [(&str, &str); 14] = [
 ];
 
 /// All runs.
-pub fn section(one: &Saved, stress: &Stress) -> Result<Markup, Error> {
+pub fn section(stress: &StressResults) -> Result<Markup, Error> {
     Ok(html! {
         h2 { "Runs" }
         div.rows { @for card in cards(stress)? { (card) } }
-        (table("Values: all runs", &array(&one.value, "/data/runs"), &COLUMNS))
+        (table("Values: all runs", &stress.runs, &COLUMNS))
         @for run in &stress.runs { (details(run)) }
     })
 }
 
 /// The rates of the runs.
-pub fn cards(stress: &Stress) -> Result<Vec<Card>, Error> {
-    let row = |run: &Run| {
+pub fn cards(stress: &StressResults) -> Result<Vec<Card>, Error> {
+    let row = |run: &StressRun| {
         let rate = run.report.as_ref()?.pairs_per_second;
         Some(Row {
             name: format!("{}: {}", run.allocator, run.status),
@@ -59,15 +58,15 @@ pub fn cards(stress: &Stress) -> Result<Vec<Card>, Error> {
 }
 
 /// The end of a run, its findings, its checks, and the command that repeats it.
-fn details(run: &Run) -> Markup {
+fn details(run: &StressRun) -> Markup {
     let report = run.report.as_ref();
     html! {
-        h3 { (run.allocator) ": " (run.status) }
+        h3 { (run.allocator.name()) ": " (run.status) }
         @if let Some(error) = &run.error { p.notice { (error) } }
         @if let Some(report) = report {
             @if report.findings_total > 0 {
                 p { (Count(report.findings_total)) " findings. The first of them:" }
-                ul { @for finding in report.findings.iter().take(LISTED) { li { strong { (finding.kind) } ": " (finding.message) } } }
+                ul { @for finding in report.findings.iter().take(LISTED) { li { strong { (finding.kind.to_string()) } ": " (finding.message) } } }
             }
             @if !report.verified.is_empty() {
                 details {

@@ -1,10 +1,8 @@
 //! The style sheet of the page. Charts have the colours of a light page as attributes; rules for
 //! these attributes make them follow the page.
 
-use crate::report::chart::marks::{DASHES, LINE, STYLES, hex};
-use crate::report::chart::{SCALE, WIDTH};
-use crate::report::palette::{DARK, DEEP, LIGHT, PALE, Page};
-use std::fmt::Write;
+use crate::report::chart::WIDTH;
+use crate::report::chart::marks::colours;
 
 const RULES: &str = "
 *{box-sizing:border-box}
@@ -57,36 +55,4 @@ th,td{padding-right:.4rem}
 pub fn sheet() -> String {
     let colours = colours("screen and (prefers-color-scheme:dark)");
     format!("{colours}.chart{{max-width:{}px}}{RULES}", WIDTH * 3 / 2)
-}
-
-/// The colours of the page and of charts. They are dark where the media query `dark` applies.
-pub fn colours(dark: &str) -> String {
-    let (light, pale) = (variables(LIGHT, DEEP), variables(DARK, PALE));
-    let mut sheet = format!(":root{{color-scheme:light dark;{light}}}\n@media {dark}{{:root{{{pale}}}}}\n");
-    // `svg` writes colours in upper case.
-    let mut rule = |hex: &str, name: &str| {
-        let hex = hex.to_uppercase();
-        let _ = writeln!(sheet, ".chart [fill=\"{hex}\"]{{fill:var(--{name})}}");
-        let _ = writeln!(sheet, ".chart [stroke=\"{hex}\"]{{stroke:var(--{name})}}");
-    };
-    for (hex, name) in [(LIGHT.page, "page"), (LIGHT.ink, "ink"), (LIGHT.dim, "dim"), (LIGHT.line, "line")] {
-        rule(hex, name);
-    }
-    (0..STYLES).for_each(|style| rule(hex(style), &format!("c{style}")));
-    for (style, dashes) in DASHES.iter().enumerate().filter(|(_, dashes)| !dashes.is_empty()) {
-        let dashes: Vec<_> = dashes.iter().map(|pixels| (pixels * SCALE).to_string()).collect();
-        let (hex, width) = (hex(style).to_uppercase(), LINE * SCALE);
-        let _ = writeln!(
-            sheet,
-            ".chart polyline[stroke=\"{hex}\"][stroke-width=\"{width}\"]{{stroke-dasharray:{}}}",
-            dashes.join(" ")
-        );
-    }
-    sheet
-}
-
-fn variables(page: Page, colours: [&str; STYLES]) -> String {
-    let Page { page, ink, dim, line } = page;
-    let colours = colours.iter().enumerate().map(|(index, hex)| format!("--c{index}:{hex};"));
-    format!("--page:{page};--ink:{ink};--dim:{dim};--line:{line};{}", colours.collect::<String>())
 }

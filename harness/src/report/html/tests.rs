@@ -1,6 +1,6 @@
 use super::page;
 use crate::report::compare::Old;
-use crate::report::saved::Saved;
+use crate::report::results::Results;
 use serde_json::{Value, json};
 
 const ALLOC: &str = include_str!("../../../../results/h200-2026-11-25/bench-heap-alloc.json");
@@ -10,8 +10,12 @@ const PLANT: &str = include_str!("../../../../results/h200-2026-11-25/plant-over
 const PAIRS: &str = include_str!("../../../../results/h200-2026-11-23/pool-pair.json");
 const RANDOM: &str = include_str!("../../../../results/h200-2026-11-23/pool-random-to-1-MiB.json");
 
-fn read(text: &str) -> Saved {
-    Saved::parse(text.into()).unwrap()
+fn read(text: &str) -> Results {
+    Results::parse(text.into()).unwrap()
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
 }
 
 fn page_of(texts: &[&str]) -> String {
@@ -47,7 +51,7 @@ fn embedded(page: &str) -> Vec<Value> {
 #[test]
 fn all_figures_and_their_values_are_in_the_page() {
     for text in [ALLOC, CHURN] {
-        let (page, value) = (page_of(&[text]), read(text).value);
+        let (page, value) = (page_of(&[text]), json_of(text));
         assert!(charts(&page) >= 4);
         for figure in value["data"]["figures"].as_array().unwrap() {
             let cell = format!("<td>{}</td>", figure["name"].as_str().unwrap());
@@ -65,7 +69,7 @@ fn the_page_has_the_results_and_refers_to_nothing_else() {
     let texts = [ALLOC, STRESS, PAIRS, RANDOM];
     let page = page_of(&texts);
     assert!(charts(&page) > 10);
-    let originals: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let originals: Vec<Value> = texts.into_iter().map(json_of).collect();
     assert_eq!(embedded(&page), originals);
     let links: Vec<_> = page.match_indices("http").map(|(at, _)| &page[at..at + 26]).collect();
     assert!(links.iter().all(|link| *link == "http://www.w3.org/2000/svg"), "{links:?}");
@@ -77,7 +81,7 @@ fn the_page_has_the_results_and_refers_to_nothing_else() {
 #[test]
 fn the_origin_and_the_method_are_in_the_page() {
     let page = page_of(&[ALLOC]);
-    let commit = read(ALLOC).value["commit"].as_str().unwrap().to_owned();
+    let commit = read(ALLOC).origin.commit;
     for part in ["NVIDIA H200", &commit, "13.0", "sm_80", "132 multiprocessors", "rustc 1.96.0", "median of"]
     {
         assert!(page.contains(part), "{part}");
@@ -93,14 +97,14 @@ fn stress_runs_have_their_ends_checks_and_findings() {
     {
         assert!(page.contains(part), "{part}");
     }
-    let runs = read(PLANT).value["data"]["runs"].clone();
+    let runs = json_of(PLANT)["data"]["runs"].clone();
     let first = runs[0]["report"]["findings"][0]["message"].as_str().unwrap();
     assert!(page.contains(&maud::html! { (first) }.into_string()), "{first}");
 }
 
 /// A suite of the CPU with names that are dangerous in HTML.
 fn suite() -> Value {
-    let mut value: Value = serde_json::from_str(ALLOC).unwrap();
+    let mut value = json_of(ALLOC);
     value["device"] = json!({"backend": "cpu", "name": "</script><script>alert(1)</script>"});
     let point = |x: u32, factor: u32| json!({"x": x, "median": factor * 10, "min": factor * 9, "max": factor * 12, "floor": 8, "failed": 0});
     let series = |contender: &str, factor: u32, over: &str| {
@@ -186,7 +190,7 @@ fn texts(page: &str, title: &str) -> Vec<String> {
 
 #[test]
 fn a_figure_without_a_value_is_not_measured() {
-    let mut value: Value = serde_json::from_str(ALLOC).unwrap();
+    let mut value = json_of(ALLOC);
     value["data"]["figures"][0]["value"] = Value::Null;
     let (page, name) =
         (page_of(&[&value.to_string()]), value["data"]["figures"][0]["name"].as_str().unwrap());
@@ -244,13 +248,13 @@ fn latencies_with_other_numbers_of_threads_have_other_charts() {
 
 #[test]
 fn changes_are_a_section_of_the_page() {
-    let mut old: Value = serde_json::from_str(ALLOC).unwrap();
+    let mut old = json_of(ALLOC);
     old["commit"] = "0ld".into();
     for (name, scale) in [("median_us", 0.5), ("min_us", 0.5), ("max_us", 0.5)] {
         let time = &mut old["data"]["figures"][0]["time"][name];
         *time = json!(time.as_f64().unwrap() * scale);
     }
-    let old = Old { file: "old.json".into(), saved: read(&old.to_string()), threshold: 0.1 };
+    let old = Old { file: "old.json".into(), results: read(&old.to_string()), threshold: 0.1 };
     let new = [read(ALLOC)];
     let comparison = old.compare(&new).unwrap();
     let page = page(&new, Some(&comparison)).unwrap();
@@ -262,7 +266,7 @@ fn changes_are_a_section_of_the_page() {
 
 #[test]
 fn empty_results_have_a_page() {
-    let mut value: Value = serde_json::from_str(ALLOC).unwrap();
+    let mut value = json_of(ALLOC);
     value["data"] = json!({"rounds": 1});
     assert_eq!(charts(&page_of(&[&value.to_string()])), 0);
 }

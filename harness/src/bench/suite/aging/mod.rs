@@ -5,20 +5,17 @@
 //! | `over_load` | fills of a new heap, and turns over the load |
 //! | `drift` | one size after the other, with survivors; wrong and persistent failures |
 //! | `places` | the blocks of all places, and their checks |
-//! | `report` | the results |
 
 mod drift;
 mod over_load;
 mod places;
-mod report;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Drift, Fill, HeapLoad, Survivors, Turn};
-
 use super::contenders::Setup;
-use super::report::Suite;
-use super::run::{Results, outcome};
+use super::extent::LoadExtent;
+use super::report::{Drift, Survivors};
+use super::results::Results;
 use crate::Result;
 use crate::bench::context::GIB;
 use crate::bench::figure::{Bar, Figure};
@@ -38,53 +35,6 @@ const SIZES: [(u32, u32); 3] = [(64, 64), (16, 512), (16, 4096)];
 /// The largest heap that is measured over its load: its places have numbers of 32 bits.
 pub const MOST_HEAP_BYTES: u64 = 128 * GIB;
 
-/// The extent of these measurements.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct LoadExtent {
-    /// Sizes of the heaps.
-    pub heaps: Vec<u64>,
-    /// Most threads of a kernel.
-    pub threads: u32,
-    /// The loads, in percent of the blocks that fit.
-    pub percents: Vec<u32>,
-    /// Kernels that exchange blocks at each load.
-    pub turns: u32,
-    /// Threads of the kernels of drifts.
-    pub drift_threads: Vec<u32>,
-    /// The largest heap with drifts: larger ones have too many blocks to list and sort.
-    pub drift_most: u64,
-}
-
-impl LoadExtent {
-    /// On a GPU.
-    pub fn of(suite: Suite) -> LoadExtent {
-        let heaps = match suite {
-            Suite::Quick => vec![GIB / 4],
-            Suite::Full | Suite::Load => vec![GIB / 4, GIB, 16 * GIB],
-        };
-        LoadExtent {
-            heaps,
-            threads: 1 << 18,
-            percents: vec![25, 50, 75, 90, 95, 98],
-            turns: 24,
-            drift_threads: vec![1 << 14, 1 << 18],
-            drift_most: GIB,
-        }
-    }
-
-    /// Small enough for a simulation of a few cores.
-    pub fn simulated() -> LoadExtent {
-        LoadExtent {
-            heaps: vec![1 << 20],
-            threads: 1 << 10,
-            percents: vec![50, 90, 98],
-            turns: 4,
-            drift_threads: vec![1 << 8],
-            drift_most: 8 << 20,
-        }
-    }
-}
-
 /// Measures all heaps.
 pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()> {
     for bytes in &setup.extent.load.heaps {
@@ -93,8 +43,8 @@ pub(super) fn measure(setup: &Setup<'_>, results: &mut Results<'_>) -> Result<()
             results.leave_out(format!("{what}: it has more places than {}", u32::MAX));
             continue;
         }
-        let heap = outcome(setup.bench.heap(*bytes).map_err(Into::into), || what.clone(), results)?;
-        if let Some(mut heap) = heap {
+        let heap = setup.bench.heap(*bytes).map_err(Into::into);
+        if let Some(mut heap) = results.keep(&what, heap)? {
             over_loads(setup, &mut heap, results)?;
             drifts(setup, &mut heap, results)?;
         }
@@ -112,18 +62,16 @@ fn over_loads(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> 
         let warm_up = LoadExtent { turns: 1, ..extent.clone() };
         let name = format!("load, {range}, warm-up");
         let measured = over_load::measure(timer, &warm_up, heap, sizes, 1, &name);
-        if outcome(measured, || name.clone(), results)?.is_none() {
+        if results.keep(&name, measured)?.is_none() {
             continue;
         }
         for percent in &extent.percents {
             let name = format!("load, {range} in {}, {percent} %", binary(heap.capacity()));
-            (results.progress)(&name);
-            if let Some(why) = results.out_of_time() {
-                results.leave_out(format!("{name}, and more: {why}"));
+            if !results.may_begin(&name, ", and more") {
                 return Ok(());
             }
             let measured = over_load::measure(timer, extent, heap, sizes, *percent, &name);
-            let measured = outcome(measured, || name.clone(), results)?;
+            let measured = results.keep(&name, measured)?;
             results.report.load.extend(measured);
         }
     }
@@ -140,13 +88,11 @@ fn drifts(setup: &Setup<'_>, heap: &mut Heap, results: &mut Results<'_>) -> Resu
         for threads in &extent.drift_threads {
             let of = survivors.name();
             let name = format!("drift in {}, {of}, {threads} threads", binary(heap.capacity()));
-            (results.progress)(&name);
-            if let Some(why) = results.out_of_time() {
-                results.leave_out(format!("{name}, and more: {why}"));
+            if !results.may_begin(&name, ", and more") {
                 return Ok(());
             }
             let measured = drift::measure(timer, heap, &drift::SIZES, survivors, *threads, &name);
-            let measured = outcome(measured, || name.clone(), results)?;
+            let measured = results.keep(&name, measured)?;
             results.report.drift.extend(measured.into_iter().flatten());
         }
     }

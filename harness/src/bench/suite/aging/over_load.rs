@@ -1,12 +1,13 @@
 //! Fills and turns: the costs of a heap over its load.
 
-use super::places::{Block, Places, check_apart, fits};
-use super::report::{Fill, HeapLoad, Turn, percent};
-use super::{LoadExtent, places};
+use super::places::{self, Block, Places, check_apart, fits};
 use crate::Result;
 use crate::bench::load::Pool;
+use crate::bench::suite::extent::LoadExtent;
+use crate::bench::suite::report::{Fill, HeapLoad, Turn, percent};
 use crate::bench::timing::Timer;
 use crate::kernels::bench::{Draw, Stripe, bench_load_fill, bench_load_turn};
+use crate::summary::Spread;
 use std::iter::repeat_with;
 use warpheap::device_pools::Heap;
 use warpheap_device::kernel::Kernel;
@@ -54,7 +55,7 @@ where
     heap.check_freed(name)?;
     let contended = heap.stats()?.contended_failures.wrapping_sub(contended_before);
     let floors = floors.iter().map(|stripe| places.floor(*stripe)).collect::<Result<Vec<_>>>()?;
-    let floor_ns = sorted(floors)[FLOORS as usize / 2];
+    let floor_ns = Spread::of(floors).median;
     let (heap_bytes, threads) = (heap.capacity(), extent.threads);
     let Draw { min: min_bytes, max: max_bytes, .. } = sizes;
     Ok(HeapLoad {
@@ -136,14 +137,13 @@ where
         turn.requests += counts.granted + counts.failed;
         turn.failed += counts.failed;
     }
-    let first_ns = times[0];
-    let times = sorted(times);
+    let (first_ns, spread) = (times[0], Spread::of(times));
     Ok(Turn {
         turns: stripes.len() as u32,
         first_ns,
-        median_ns: times[times.len() / 2],
-        min_ns: times[0],
-        worst_ns: times[times.len() - 1],
+        median_ns: spread.median,
+        min_ns: spread.min,
+        worst_ns: spread.max,
         failed_percent: percent(turn.failed, turn.requests),
         ..turn
     })
@@ -161,11 +161,6 @@ fn blocks_after(places: &Places<'_>, stripes: &[Stripe], sizes: Draw) -> Result<
         }
     }
     places.blocks(|place| held[place as usize])
-}
-
-fn sorted(mut times: Vec<f64>) -> Vec<f64> {
-    times.sort_by(f64::total_cmp);
-    times
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use super::over_load;
 use super::places::{class_bytes, fits};
-use super::report::percent;
 use super::*;
 use crate::bench::context::Bench;
 use crate::bench::suite::extent::Extent;
-use crate::bench::suite::report::SuiteReport;
+use crate::bench::suite::report::{Suite, SuiteReport, percent};
 use crate::bench::timing::Timer;
 use crate::kernels::bench::{LOAD_FAILED, Stripe, alloc_at};
 use std::mem::offset_of;

@@ -25,7 +25,8 @@ fn wrong(report: &SuiteReport, change: impl FnOnce(&mut SuiteReport)) -> Vec<Str
 fn a_target_without_a_clean_measurement_is_wrong() {
     let report = with_malloc(&small());
     let of = |contender: &str, operation: Operation| {
-        let meant = |series: &Series| (series.contender, series.operation) == (contender, operation);
+        let meant =
+            |series: &Series| (&*series.contender, &*series.operation) == (contender, operation.name());
         report.series.iter().position(meant).unwrap()
     };
     let expect = |what: &str, change: &dyn Fn(&mut SuiteReport)| {

@@ -7,7 +7,7 @@ mod style;
 mod timeline;
 
 use super::key::Key;
-use super::shortened;
+use crate::report::human::shortened;
 use canvas::Canvas;
 #[cfg(test)]
 pub use style::STYLE;

@@ -2,11 +2,11 @@
 
 use super::super::cells::{Cell, Content, Grid, analysed};
 use super::super::key::{Group, Key};
-use super::super::{date, figures, percent, shortened};
+use super::super::{date, figures};
 use super::canvas::{Anchor, Canvas};
 use super::style::COLOURS;
 use super::{MARGIN, RIGHT};
-use crate::report::human::{BinaryBytes, Count, Si};
+use crate::report::human::{BinaryBytes, Count, percent, short, shortened};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use warpheap::device_pools::HeapMap;
@@ -123,7 +123,7 @@ fn classes(canvas: &mut Canvas, key: &Key, groups: &[Group]) {
             Count(group.slabs).to_string(),
             Count(group.held_slabs).to_string(),
             Count(group.idle_slabs).to_string(),
-            format!("{} / {}", short(group.live_blocks), short(group.blocks)),
+            format!("{} / {}", short(group.live_blocks as f64), short(group.blocks as f64)),
             percent(group.live_bytes, group.bytes),
         ];
         for ((_, right), text) in TABLE.iter().zip(texts) {
@@ -132,11 +132,6 @@ fn classes(canvas: &mut Canvas, key: &Key, groups: &[Group]) {
         canvas.top += LINE;
     }
     canvas.top += 4;
-}
-
-/// A number of at most seven characters, up to 10^15.
-fn short(count: u64) -> String {
-    if count < 1_000_000 { Count(count).to_string() } else { Si(count as f64).to_string() }
 }
 
 /// The shades, and the meaning of each kind of cell that the map has.

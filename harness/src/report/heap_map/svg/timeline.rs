@@ -1,10 +1,9 @@
 //! Several maps over time: a stacked bar for each, and the largest free range as a line.
 
-use super::super::shares::{Share, ends, scaled, shares};
-use super::super::shortened;
+use super::super::{Share, ends, scaled, shares};
 use super::canvas::{Anchor, Canvas};
 use super::{MARGIN, RIGHT};
-use crate::report::human::{BinaryBytes, Count};
+use crate::report::human::{BinaryBytes, Count, shortened};
 use warpheap::device_pools::{HeapMap, MapTotals};
 
 /// Height of the bars.

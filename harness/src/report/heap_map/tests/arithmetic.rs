@@ -2,8 +2,7 @@
 
 use super::super::cells::{Content, Grid};
 use super::super::key::{Group, Key, held};
-use super::super::shares::{ends, scaled, shares};
-use super::super::{date, percent, shortened};
+use super::super::{date, ends, scaled, shares};
 use super::{each_kind, large, map, of_kind, run};
 use std::slice::from_ref;
 use warpheap::device_pools::HeapMap;
@@ -127,16 +126,11 @@ fn shares_sum_to_the_heap_and_end_where_they_should() {
 }
 
 #[test]
-fn numbers_and_labels_are_formatted() {
-    assert_eq!((percent(1, 8), percent(1, 0)), ("12.5 %".into(), "0.0 %".into()));
+fn a_map_has_a_date() {
     let mut map = map("", &[(1, large(1))], &[]);
     assert_eq!(date(&map), "");
     map.unix_seconds = 1_764_072_000;
     assert_eq!(date(&map), "2025-11-25 12:00:00 UTC");
     map.unix_seconds = u64::MAX;
     assert_eq!(date(&map), "");
-    assert_eq!(shortened("as long", 7), "as long");
-    assert_eq!(shortened("too long", 7), "too lo…");
-    assert_eq!(shortened("a\tb\nc\x1b[0m", 20), "a b c [0m");
-    assert_eq!(shortened("堆堆堆堆", 7), "堆堆堆…");
 }

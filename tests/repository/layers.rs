@@ -1,19 +1,194 @@
-//! The folders of the heap are layers: each uses only those before it.
+//! Modules are layers: the children of a module, each with all that is inside it, do not use each
+//! other in circles, and use only those below them where `LAYERS` names an order.
 
 use crate::files::tracked;
-use std::collections::BTreeSet;
+use crate::modules::{Crate, Uses};
+use std::collections::{BTreeMap, BTreeSet};
 
-const HEAP: &str = "gpu/src/heap/";
-const LAYERS: [&str; 4] = ["layout", "structures", "paths", "checks"];
+/// The root files of each crate: of the library, and of the program.
+const CRATES: [&[&str]; 8] = [
+    &["builder/src/lib.rs"],
+    &["c/device/lib.rs"],
+    &["c/host/src/lib.rs"],
+    &["gpu/src/lib.rs"],
+    &["harness/src/lib.rs", "harness/src/main.rs"],
+    &["host/lib.rs"],
+    &["ptx/src/lib.rs"],
+    &["python/src/lib.rs"],
+];
 
-/// The code of a file without comments and without its unit tests, which may use all layers.
-fn code(text: &str) -> String {
-    let (code, tests) = text.split_once("#[cfg(all(test, not(loom)))]").unwrap_or((text, ""));
-    // Unit tests are the last items of a file.
-    let is_test = |line: &&str| {
-        line.starts_with("mod ") || line.starts_with("#[") || !line.starts_with(|c: char| c.is_alphabetic())
+/// The children of a module of a crate in the order of their layers, the lowest first. Modules of
+/// one layer may use each other.
+const LAYERS: [(&str, &str, &[&str]); 4] = [
+    (
+        "gpu/src/lib.rs",
+        "",
+        &[
+            "__private runtime spill units",
+            "machine",
+            "shared thread warp",
+            "sync",
+            "lanes",
+            "fault kernel panic",
+            "scans",
+            "bump freelist heap",
+            "alloc global",
+            "check",
+        ],
+    ),
+    ("gpu/src/lib.rs", "heap", &["layout", "structures", "paths", "checks", "block_cache"]),
+    (
+        "host/lib.rs",
+        "",
+        &[
+            "bytes kernels lock threads usage",
+            "error",
+            "nvtx report simt",
+            "driver",
+            "build_info device_pools host_pools",
+            "kernel_test",
+            "__private",
+        ],
+    ),
+    (
+        "harness/src/lib.rs",
+        "",
+        &[
+            "build_info error threads",
+            "kernels own suite_kernels",
+            "bench stress",
+            "pool_tools report",
+            "cli",
+        ],
+    ),
+];
+
+/// A circle in which each module uses the next, and the last the first.
+fn circle(uses: &Uses) -> Option<Vec<String>> {
+    fn search<'a>(
+        name: &'a String,
+        uses: &'a Uses,
+        way: &mut Vec<&'a String>,
+        done: &mut BTreeSet<&'a String>,
+    ) -> Option<Vec<String>> {
+        if let Some(start) = way.iter().position(|one| *one == name) {
+            return Some(way[start..].iter().map(|name| name.to_string()).collect());
+        }
+        if !done.insert(name) {
+            return None;
+        }
+        way.push(name);
+        let found = uses[name].iter().find_map(|next| search(next, uses, way, done));
+        way.pop();
+        found
+    }
+    let mut done = BTreeSet::new();
+    uses.keys().find_map(|name| search(name, uses, &mut Vec::new(), &mut done))
+}
+
+/// The uses of a higher layer, and the modules that are in no layer, or in none that exists.
+fn upward(uses: &Uses, layers: &[&str]) -> Vec<String> {
+    let layer = |name: &str| layers.iter().position(|layer| layer.split(' ').any(|one| one == name));
+    let unknown = uses.keys().filter(|name| layer(name).is_none()).map(|name| format!("no layer has {name}"));
+    let named = layers.iter().flat_map(|layer| layer.split(' '));
+    let gone = named.filter(|name| !uses.contains_key(*name)).map(|name| format!("there is no {name}"));
+    let pairs = uses.iter().flat_map(|(user, used)| used.iter().map(move |used| (user, used)));
+    let up = pairs.filter(|(user, used)| layer(user) < layer(used));
+    let up = up.map(|(user, used)| format!("{user} uses {used}, which is above it"));
+    unknown.chain(gone).chain(up).collect()
+}
+
+#[test]
+fn modules_use_only_layers_below_them() {
+    let Some(files) = tracked() else { return };
+    let files: BTreeMap<_, _> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let mut found = Vec::new();
+    for roots in CRATES {
+        let modules = Crate::read(roots, |name| files.get(name).copied());
+        let uses = modules.uses();
+        assert!(modules.len() >= 5, "{roots:?}");
+        let circles = uses.iter().filter_map(|(parent, uses)| Some((parent, circle(uses)?)));
+        found.extend(
+            circles.map(|(parent, circle)| format!("{} {parent}: {}", roots[0], circle.join(" -> "))),
+        );
+        for (_, parent, layers) in LAYERS.iter().filter(|(root, ..)| *root == roots[0]) {
+            found.extend(upward(&uses[*parent], layers));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_planted_circle_and_a_planted_use_of_a_higher_layer_are_found() {
+    let root = "mod a;\nmod b;\npub mod c { pub fn f() {} }\npub use b::B;\n";
+    let uses_of = |a: &str, b: &str| {
+        let files = [("x/lib.rs", root), ("x/a.rs", a), ("x/b/mod.rs", b)];
+        let read = |name: &str| files.iter().find(|(file, _)| *file == name).map(|(_, text)| *text);
+        Crate::read(&["x/lib.rs"], read).uses().remove("").unwrap()
     };
-    assert!(tests.lines().all(|line| is_test(&line)), "code after unit tests: {tests}");
+    let b = "pub struct B;\nuse crate::c::f;\n";
+    for (a, used) in [
+        ("use crate::b::B;", "b"),
+        // By the name that the root exports.
+        ("use crate::B;", "b"),
+        ("fn f() { let x = super::B; }", "b"),
+        ("use super::{c::{self, f}};", "c"),
+        ("macro_rules! m { () => { $crate::c::f() } }", "c"),
+        ("mod inner { use super::super::c; }", "c"),
+        ("#[cfg(not(test))]\nuse super::c;", "c"),
+        ("#[cfg(all(test, not(loom)))]\nmod tests { use crate::b::B; }\n// crate::b\n", ""),
+        ("use other::b::B; const TEXT: &str = \"crate::b\";", ""),
+    ] {
+        let uses = uses_of(a, b);
+        assert_eq!(uses["a"].iter().cloned().collect::<Vec<_>>().join(" "), used, "{a}");
+        assert_eq!(circle(&uses), None, "{a}");
+        let up = upward(&uses, &["c", "b a"]);
+        assert_eq!(up, [""; 0], "{a}");
+    }
+    let uses = uses_of("use crate::B;", "use crate::c;\npub struct B(crate::a::A);");
+    assert_eq!(circle(&uses).unwrap(), ["a", "b"]);
+    let up = upward(&uses, &["b", "a d"]);
+    assert_eq!(up, ["no layer has c", "there is no d", "b uses a, which is above it"]);
+}
+
+/// The methods of the handle of a heap are in all layers, and their calls have no path: a layer
+/// calls none of a later one.
+#[test]
+fn no_layer_of_the_heap_calls_a_method_of_a_later_one() {
+    const LAYERS: [&str; 4] = ["layout", "structures", "paths", "checks"];
+    let Some(files) = tracked() else { return };
+    let of_layer = |layer: usize| {
+        let folder = format!("gpu/src/heap/{}/", LAYERS[layer]);
+        let is_code = move |name: &str| name.starts_with(&folder) && !name.ends_with("tests.rs");
+        files.iter().filter(move |(name, _)| is_code(name)).map(|(name, text)| (name, code(text)))
+    };
+    let names = |layer: usize, part: fn(&str) -> String| -> BTreeSet<String> {
+        of_layer(layer)
+            .flat_map(|(_, code)| declared(&part(&code)).map(String::from).collect::<Vec<_>>())
+            .collect()
+    };
+    for layer in 0..LAYERS.len() {
+        let until: BTreeSet<_> = (0..=layer).flat_map(|layer| names(layer, str::to_owned)).collect();
+        let later: BTreeSet<_> = (layer + 1..LAYERS.len()).flat_map(|layer| names(layer, of_core)).collect();
+        assert!(later.len() > 10 || layer + 1 == LAYERS.len(), "methods of later layers: {later:?}");
+        // Others have a name of a type of this layer, too.
+        let later = later.difference(&until).cloned().collect();
+        assert!(of_layer(layer).count() >= 3, "files of {}", LAYERS[layer]);
+        for (name, code) in of_layer(layer) {
+            assert_eq!(called(&code, &later), [""; 0], "{name}");
+        }
+    }
+    let later = BTreeSet::from(["alloc_slow".to_owned()]);
+    assert_eq!(called("fn f() { core.alloc_slow(1); core.alloc(); }", &later), ["alloc_slow"]);
+    assert_eq!(
+        of_core("impl X {\n    fn f() {}\n}\nimpl HeapCore {\n    fn g() {}\n}\n").trim(),
+        "fn g() {}"
+    );
+}
+
+/// The code of a file without comments and unit tests, which are the last items of a file.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(all(test, not(loom)))]").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
@@ -22,8 +197,9 @@ fn identifier(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// The code in `impl HeapCore`: methods that have no path from which their layer shows.
+/// The code in `impl HeapCore`.
 fn of_core(code: &str) -> String {
+    let code = format!("\n{code}");
     let blocks = code.split("\nimpl HeapCore {\n").skip(1);
     blocks.map(|rest| rest.split("\n}\n").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
@@ -33,68 +209,11 @@ fn declared(code: &str) -> impl Iterator<Item = &str> {
     code.split("fn ").skip(1).map(identifier).filter(|name| !name.is_empty())
 }
 
-/// What `code` of a layer uses although it may not: names of later layers, and of the handle with
-/// the public calls, which is above all of them; calls of the methods `later`; and other ways to
-/// write these.
-fn forbidden(layer: usize, code: &str, later: &BTreeSet<String>) -> Vec<String> {
-    let is_allowed = |name: &&str| LAYERS[..=layer].contains(name);
-    let paths = code.split("crate::heap::").skip(1).map(identifier);
-    let paths = paths.filter(|name| !is_allowed(name)).map(String::from);
-    let methods = code.split('.').skip(1).filter_map(|rest| {
+/// The methods among `names` that `code` calls.
+fn called<'a>(code: &'a str, names: &BTreeSet<String>) -> Vec<&'a str> {
+    let calls = code.split('.').skip(1).filter_map(|rest| {
         let name = identifier(rest);
         rest[name.len()..].starts_with('(').then_some(name)
     });
-    let methods = methods.filter(|name| later.contains(*name)).map(|name| format!(".{name}()"));
-    let hidden = ["crate::heap as", "crate::{", "crate::heap;", "super::super"];
-    let hidden = hidden.into_iter().filter(|text| code.contains(text)).map(String::from);
-    paths.chain(methods).chain(hidden).collect()
-}
-
-#[test]
-fn each_folder_of_the_heap_uses_only_those_before_it() {
-    let Some(files) = tracked() else { return };
-    let of_layer = |layer: usize| {
-        let folder = format!("{HEAP}{}/", LAYERS[layer]);
-        let is_code = move |name: &str| name.starts_with(&folder) && !name.ends_with("tests.rs");
-        files.iter().filter(move |(name, _)| is_code(name)).map(|(name, text)| (name, code(text)))
-    };
-    let names = |layer: usize, part: fn(&str) -> String| -> BTreeSet<String> {
-        of_layer(layer)
-            .flat_map(|(_, code)| declared(&part(&code)).map(String::from).collect::<Vec<_>>())
-            .collect()
-    };
-    for (layer, folder) in LAYERS.into_iter().enumerate() {
-        let until: BTreeSet<_> = (0..=layer).flat_map(|layer| names(layer, str::to_owned)).collect();
-        let later: BTreeSet<_> = (layer + 1..LAYERS.len()).flat_map(|layer| names(layer, of_core)).collect();
-        assert!(later.len() > 10 || layer + 1 == LAYERS.len(), "methods of later layers: {later:?}");
-        // Others have a name of a type of this layer, too.
-        let later = later.difference(&until).cloned().collect();
-        assert!(of_layer(layer).count() >= 3, "files of {folder}");
-        for (name, code) in of_layer(layer) {
-            assert_eq!(forbidden(layer, &code, &later), Vec::<String>::new(), "{name}");
-            // The parent of a folder is the heap.
-            assert!(
-                !name.ends_with("/mod.rs") || name.matches('/').count() > 4 || !code.contains("super::"),
-                "{name}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_use_of_a_later_layer_is_found() {
-    let later = BTreeSet::from(["alloc_slow".to_owned()]);
-    let found = |layer: usize, text: &str| forbidden(layer, &code(text), &later);
-    let paths = "use crate::heap::layout::bits;\n// crate::heap::checks::audit\nuse crate::heap::paths::{alloc};\n\
-                 use crate::heap::Heap;\n#[cfg(all(test, not(loom)))]\nmod tests;\n";
-    assert_eq!(
-        [0, 1, 2, 3].map(|layer| found(layer, paths).join(" ")),
-        ["paths Heap", "paths Heap", "Heap", "Heap"]
-    );
-    assert_eq!(found(1, "fn f() { core.alloc_slow(1); }"), [".alloc_slow()"]);
-    for text in
-        ["use crate::heap as h;", "use crate::{heap::Heap};", "use super::super::paths;", "use crate::heap;"]
-    {
-        assert_eq!(found(1, text).len(), 1, "{text}");
-    }
+    calls.filter(|name| names.contains(*name)).collect()
 }

@@ -7,6 +7,7 @@ mod docs;
 mod files;
 mod layers;
 mod machines;
+mod modules;
 mod pages;
 mod points;
 mod results;

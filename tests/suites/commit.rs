@@ -1,4 +1,5 @@
-//! The commit that a suite is built from, for the build scripts of `tests/alloc` and `tests/crates`.
+//! The commit that a suite is built from, for the build scripts of `tests/alloc` and
+//! `tests/crates`.
 
 use std::process::Command;
 

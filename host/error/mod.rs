@@ -19,14 +19,13 @@
 //! ```
 
 mod brief;
-mod bytes;
 mod kernel;
 mod memory;
 mod request;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::Bytes;
+pub use crate::bytes::Bytes;
 pub use kernel::{Dangling, InvalidModule, KernelFault};
 pub use memory::OutOfMemory;
 pub use request::{InvalidConfig, InvalidFree, InvalidRequest, NotSupported};

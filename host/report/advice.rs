@@ -2,7 +2,7 @@
 
 use super::display::OneLine;
 use super::{HeldBy, Holder, MemoryReport, count};
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 
 /// Holders that are named.
 const NAMED: usize = 3;

@@ -14,7 +14,7 @@
 //! ```
 
 use super::{HeldBy, Holder, MemoryReport, Withheld, count};
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Holders that are printed.

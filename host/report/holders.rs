@@ -2,7 +2,7 @@
 
 use super::Holder;
 use super::space::Space;
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;

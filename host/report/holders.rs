@@ -1,6 +1,6 @@
 //! Groups live blocks by a key.
 
-use super::Holder;
+use super::data::Holder;
 use super::space::Space;
 use crate::bytes::Bytes;
 use std::cmp::Reverse;

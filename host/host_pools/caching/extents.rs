@@ -19,11 +19,9 @@
 //! Written under the lock of the cache. Operations that change shared pieces also hold the shared
 //! lock.
 
-use super::arena::Arena;
-use super::block_map::{BlockId, BlockMap};
+use super::arena::{Arena, OrderTag};
+use super::blocks::{BlockId, BlockInfo, BlockMap, SHARED};
 use super::class::Need;
-use super::order_tag::OrderTag;
-use super::slot::{BlockInfo, SHARED};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 

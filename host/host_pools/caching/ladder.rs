@@ -21,17 +21,23 @@
 //! there is memory. Below that bound, a stream that has work left keeps the memory that it will
 //! allocate again.
 //!
+//! Flushing a cache moves its blocks to the shared state with the order of its stream. A fence puts
+//! them behind an event, or marks them idle if the stream is idle. The free memory of the cache's
+//! extents moves along; for a request of the stream itself, only pieces that may have free
+//! neighbours do. No function here returns while it holds a lock.
+//!
 //! `grown` and `released` hold the source's lock while they ask the upstream. The shared lock is
 //! held while other streams are polled.
 
 use super::super::allocator::DeviceAllocator;
-use super::block_map::BlockId;
+use super::arena::OrderTag;
+use super::blocks::BlockId;
+use super::cache::{StreamCache, refill_count};
 use super::class::Need;
-use super::order_tag::OrderTag;
+use super::growth::{GrowFailure, Growth, Source};
 use super::pool::CachingPool;
-use super::search::{MAX_GROWTHS, Request};
+use super::shared::{MAX_BUSY, Shared};
 use super::slabs::refill_bytes;
-use super::source::GrowFailure;
 use super::stats::Rung;
 use crate::driver::{Event, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
@@ -39,6 +45,7 @@ use crate::lock::lock;
 use crate::nvtx::NamedRange;
 use std::alloc::Layout;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, TryLockError};
 
 /// Maximum number of hook calls for one allocation: a hook that always returns `true` must not
 /// block a thread for ever.
@@ -47,6 +54,25 @@ const MAX_HOOKS: usize = 64;
 /// Maximum number of attempts in a pool of equal blocks. Each one saw a free block that another
 /// thread took first.
 const MAX_ATTEMPTS: usize = 1024;
+
+/// Maximum number of growths of a reservation for one allocation, if other threads take the free
+/// memory at its end each time.
+pub(super) const MAX_GROWTHS: usize = 8;
+
+/// A request that is served by the ladder, its stream and the stream's cache.
+pub(super) struct Request<'a> {
+    pub need: Need,
+    pub stream: &'a Stream,
+    pub cache: &'a Arc<StreamCache>,
+}
+
+impl Request<'_> {
+    /// Whether flushing this bin may help: the bin of a small request's class, or all large bins
+    /// for a large request.
+    pub fn may_use(&self, class: usize, first_large: usize) -> bool {
+        if self.need.is_small { self.need.class == Some(class) } else { class >= first_large }
+    }
+}
 
 impl<A: DeviceAllocator> CachingPool<A> {
     /// Allocates a block that the stream's cache does not have. Returns its address, or why the
@@ -215,5 +241,248 @@ impl<A: DeviceAllocator> CachingPool<A> {
             advice,
             report: None,
         })
+    }
+}
+
+/// The searches of the rungs, and the steps by which they find more memory.
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// Moves the memory of ended streams behind their last points.
+    pub(super) fn reap(&self, shared: &mut Shared) {
+        for key in self.streams.ended.take() {
+            let Some(cache) = self.streams.remove(key) else { continue };
+            self.flush(shared, &cache, |_| true);
+            shared.free_extents(&cache, false);
+            shared.fence(key, self.device());
+            shared.forget(key);
+            let mut bins = cache.bins();
+            bins.count(&mut shared.retired);
+            bins.extents.return_numbers(&self.live);
+        }
+    }
+
+    /// Moves a cache's blocks in the bins that `which` accepts to the shared state, with the order
+    /// of its stream, or merges them into the extents that they were cut from.
+    fn flush(&self, shared: &mut Shared, cache: &Arc<StreamCache>, which: impl Fn(usize) -> bool) {
+        let blocks = cache.bins().drain(which, &self.live);
+        let order = shared.order_of(cache);
+        shared.free(blocks, order, &self.live);
+    }
+
+    /// Flushes all caches and their extents. Afterwards all of it is behind events.
+    pub(super) fn flush_all(&self, shared: &mut Shared) {
+        self.reap(shared);
+        for cache in self.streams.all() {
+            self.flush(shared, &cache, |_| true);
+            shared.free_extents(&cache, false);
+            shared.fence(cache.key, self.device());
+        }
+    }
+
+    /// Finds a block of these orders; cuts a new slab if needed. In a pool of equal blocks, the
+    /// last slab may be smaller.
+    fn find(
+        &self,
+        shared: &mut Shared,
+        orders: &[OrderTag],
+        request: &Request<'_>,
+        any_size: bool,
+    ) -> Option<BlockId> {
+        let need = request.need;
+        let max = refill_count(need).min(self.settings.max_refill(need.bytes));
+        if let Some(found) = shared.find(orders, need, max, request.cache, &self.live) {
+            return Some(found);
+        }
+        let class = need.class.filter(|_| need.is_small)?;
+        let any_size = any_size || self.settings.is_fixed;
+        let is_added = shared.add_slab(orders, class, any_size, &self.live);
+        if is_added { shared.find(orders, need, max, request.cache, &self.live) } else { None }
+    }
+
+    /// Finds a block after coalescing adjacent pieces of the stream's order and idle pieces.
+    fn find_coalesced(&self, shared: &mut Shared, request: &Request<'_>, any_size: bool) -> Option<BlockId> {
+        let own = shared.order_of(request.cache);
+        let min = if any_size { request.need.bytes } else { refill_bytes(request.need) };
+        shared.arena.coalesce(|order| order == own || order == OrderTag::IDLE, own, min);
+        self.find(shared, &[own, OrderTag::IDLE], request, any_size)
+    }
+
+    /// Finds a block after also dissolving fully free slabs.
+    fn find_dissolved(&self, shared: &mut Shared, request: &Request<'_>, any_size: bool) -> Option<BlockId> {
+        let own = shared.order_of(request.cache);
+        shared.dissolve(|order| order == own || order == OrderTag::IDLE, Some(own), &self.live);
+        self.find_coalesced(shared, request, any_size)
+    }
+
+    pub(super) fn find_shared(&self, request: &Request<'_>) -> Option<BlockId> {
+        let mut shared = lock(&self.shared);
+        self.reap(&mut shared);
+        shared.poll(MAX_BUSY);
+        let own = shared.order_of(request.cache);
+        shared.reclaim(request.cache.key, own);
+        let orders = [own, OrderTag::IDLE];
+        self.find(&mut shared, &orders, request, false).or_else(|| self.find_in_extents(&mut shared, request))
+    }
+
+    /// Finds a block in the stream's own extents, or in a slab that is cut there.
+    fn find_in_extents(&self, shared: &mut Shared, request: &Request<'_>) -> Option<BlockId> {
+        let Request { need, cache, .. } = request;
+        if !need.is_small {
+            return need.class.and_then(|_| cache.bins().extents.cut(need, &self.live)).map(|(id, _)| id);
+        }
+        let align = self.settings.classes.align(need.class?);
+        if !shared.free_part(cache, refill_bytes(*need), align) {
+            return None;
+        }
+        let own = shared.order_of(cache);
+        self.find(shared, &[own, OrderTag::IDLE], request, false)
+    }
+
+    /// Grows the pool, unless another thread holds the source's lock: waiting for it may take as
+    /// long as a kernel.
+    pub(super) fn try_grow(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
+        let mut source = match self.source.try_lock() {
+            Ok(source) => source,
+            Err(TryLockError::Poisoned(source)) => source.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        Ok(self.find_grown(&mut source, request)?.ok())
+    }
+
+    /// Finds memory that idle streams have freed. Busy streams keep memory that they will allocate
+    /// again.
+    pub(super) fn find_idle(&self, request: &Request<'_>) -> Option<BlockId> {
+        if self.streams.count() <= 1 {
+            return None;
+        }
+        let mut shared = lock(&self.shared);
+        let is_idle =
+            |cache: &StreamCache| cache.stream(self.device()).is_some_and(|stream| stream.is_idle());
+        // A cache that was used since the last check will allocate its blocks again.
+        self.flush_others(&mut shared, request, |cache, wanted| {
+            wanted && !cache.bins().was_used() && is_idle(cache)
+        });
+        self.find_coalesced(&mut shared, request, false)
+    }
+
+    /// Flushes other streams' caches; memory that they have passed becomes idle. `which` selects
+    /// the caches, first for the bins that help this request directly, then for all bins.
+    fn flush_others(
+        &self,
+        shared: &mut Shared,
+        request: &Request<'_>,
+        which: impl Fn(&StreamCache, bool) -> bool,
+    ) {
+        let first_large = self.first_large();
+        // Listed under the lock: a stream that has ended and was forgotten stays forgotten.
+        for cache in self.streams.all().iter().filter(|cache| cache.key != request.cache.key) {
+            if which(cache, true) {
+                let all = which(cache, false);
+                self.flush(shared, cache, |class| all || request.may_use(class, first_large));
+                if all || !request.need.is_small {
+                    shared.free_extents(cache, false);
+                }
+                shared.fence(cache.key, self.device());
+            }
+        }
+        shared.poll(usize::MAX);
+    }
+
+    fn first_large(&self) -> usize {
+        self.settings.classes.first_large()
+    }
+
+    pub(super) fn find_completed(&self, request: &Request<'_>) -> Option<BlockId> {
+        let mut shared = lock(&self.shared);
+        let first_large = self.first_large();
+        // Large pieces first: a slab costs more to build than to keep.
+        self.flush(&mut shared, request.cache, |class| class >= first_large);
+        if let Some(found) = self.find_in_extents(&mut shared, request) {
+            return Some(found);
+        }
+        shared.free_extents(request.cache, true);
+        if let Some(found) = self.find_coalesced(&mut shared, request, false) {
+            return Some(found);
+        }
+        self.flush(&mut shared, request.cache, |_| true);
+        if let Some(found) = self.find_dissolved(&mut shared, request, false) {
+            return Some(found);
+        }
+        self.flush_others(&mut shared, request, |_, wanted| wanted);
+        if let Some(found) = self.find_dissolved(&mut shared, request, false) {
+            return Some(found);
+        }
+        // Flush large blocks for a small request, and the reverse.
+        self.flush_others(&mut shared, request, |_, _| true);
+        shared.dissolve(|order| order == OrderTag::IDLE, None, &self.live);
+        self.find_dissolved(&mut shared, request, false)
+    }
+
+    pub(super) fn find_grown(
+        &self,
+        source: &mut Source,
+        request: &Request<'_>,
+    ) -> Result<Result<BlockId, GrowFailure>> {
+        // While this thread waited for the source, another thread may have grown the pool.
+        if let Some(found) = self.find_shared(request) {
+            return Ok(Ok(found));
+        }
+        let (need, classes) = (request.need, self.settings.classes);
+        let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
+        let align = align.max(classes.min_block());
+        let own = {
+            let mut shared = lock(&self.shared);
+            // The growth of a reservation relies on the free memory at its end.
+            shared.free_extents(request.cache, true);
+            shared.order_of(request.cache)
+        };
+        let growth = Growth { bytes: refill_bytes(need), min: need.bytes, align };
+        for _ in 0..MAX_GROWTHS {
+            let mut shared = match self.grow(source, own, growth)? {
+                Ok(shared) => shared,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            if let Some(found) = self.find_dissolved(&mut shared, request, true) {
+                return Ok(Ok(found));
+            }
+        }
+        Ok(Err(GrowFailure::Raced))
+    }
+
+    /// Finds pending memory of other streams; this stream waits for it on the device.
+    pub(super) fn steal(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
+        let mut shared = lock(&self.shared);
+        self.flush_all(&mut shared);
+        shared.poll(usize::MAX);
+        let own = shared.order_of(request.cache);
+        if let Some(found) = self.find_dissolved(&mut shared, request, true) {
+            return Ok(Some(found));
+        }
+        for (order, event) in shared.pending() {
+            if shared.serves(order, request.need) {
+                request.stream.wait(&event)?;
+                if let Some(found) = self.find(&mut shared, &[order], request, true) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        shared.follow_all(request.stream, own)?;
+        Ok(self.find_dissolved(&mut shared, request, true))
+    }
+
+    /// Releases cached segments, then allocates from the upstream again.
+    pub(super) fn release_and_grow(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
+        let mut source = lock(&self.source);
+        self.flush_all(&mut lock(&self.shared));
+        if self.release_segments(&mut source).0 == 0 {
+            return Ok(None);
+        }
+        Ok(self.find_grown(&mut source, request)?.ok())
+    }
+
+    /// Whether no memory is free in any cache or order, at one moment and including all frees up to
+    /// it.
+    pub(super) fn is_empty(&self) -> bool {
+        let shared = lock(&self.shared);
+        shared.is_empty() && self.streams.ended.is_empty() && self.streams.is_empty()
     }
 }

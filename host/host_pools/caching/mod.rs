@@ -33,35 +33,24 @@
 //! blocks is exhausted); a shard of the block map; its block numbers; a stream's end; the list of
 //! ended streams. The hook and upstream allocators are called without holding `shared`.
 
-mod allocator;
 mod arena;
-mod bin;
-mod bins;
-mod block_map;
+mod blocks;
 mod builder;
+mod cache;
 mod class;
-mod equal_blocks;
 mod extents;
 mod growth;
 mod ladder;
-mod order_table;
-mod order_tag;
 mod pool;
-mod report;
-mod search;
 mod settings;
 mod shared;
 mod slabs;
-mod slot;
-mod source;
 mod stats;
-mod stream_cache;
-mod streams;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::host_pools) use bins::FreeOutcome;
+pub(in crate::host_pools) use blocks::ClaimError;
 pub use builder::CachingPoolBuilder;
+pub(in crate::host_pools) use cache::FreeOutcome;
 pub use pool::CachingPool;
-pub(in crate::host_pools) use slot::ClaimError;
 pub use stats::{CachingClassStats, CachingPoolStats, RungStats};

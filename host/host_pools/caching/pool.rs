@@ -1,22 +1,24 @@
-//! The pool: its parts, and the frees that a stream's cache cannot complete.
+//! The pool: allocations and frees that a stream's cache serves, statistics and errors.
 
 use super::super::allocator::DeviceAllocator;
-use super::super::request::{address_of, ptr_at};
+use super::super::request::{
+    address_of, check_request, explain, inside_block, invalid_free, ptr_at, wrong_layout,
+};
 use super::super::sync_driver::SyncDriverAllocator;
-use super::bins::FreeOutcome;
-use super::block_map::{BlockId, BlockMap};
+use super::blocks::{BlockId, BlockMap, ClaimError};
+use super::cache::{FreeOutcome, StreamCache, Streams};
 use super::class::Need;
+use super::growth::Source;
 use super::settings::Settings;
 use super::shared::Shared;
-use super::slot::ClaimError;
-use super::source::Source;
-use super::stream_cache::StreamCache;
-use super::streams::Streams;
-use crate::driver::GrowableBuffer;
-use crate::driver::Stream;
-use crate::error::Result;
+use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
+use crate::driver::{Device, GrowableBuffer, Stream};
+use crate::error::{Error, Result};
 use crate::lock::lock;
+use crate::report::{Extent, MemoryReport};
+use crate::usage::Usage;
 use std::alloc::Layout;
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use warpheap_device::kernel::DevicePtr;
@@ -227,5 +229,213 @@ impl<A: DeviceAllocator> CachingPool<A> {
         };
         let order = shared.order_of(&cache);
         shared.free(blocks, order, &self.live);
+    }
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    #[cold]
+    fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        let found = self.alloc_by_ladder(*need, layout, stream)?;
+        found.map(ptr_at).map_err(|failure| explain(self.out_of_memory(layout, &failure), layout, self))
+    }
+}
+
+// SAFETY: live blocks do not overlap (A1, A2 by I1). A block is allocated after all work that may
+// use it (A2 by I2). A3 holds for the upstream; segments are device memory, which does not move
+// with the pool.
+unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
+        check_request(&self.settings.name, self.device(), layout, stream)?;
+        // Through the pool: a local copy of the classes would be stored and loaded again.
+        let Some(need) = self.settings.classes.need(layout) else {
+            return Err(self.settings.classes.unsupported(&self.settings.name, layout));
+        };
+        match self.alloc_cached(&need, layout, stream) {
+            Some(ptr) => Ok(ptr),
+            None => self.allocate_slow(&need, layout, stream),
+        }
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
+        self.device().same_as(stream.device(), "the stream")?;
+        let address = address_of(ptr);
+        if !self.settings.is_ordered {
+            stream.settle()?;
+        }
+        // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
+        let outcome = unsafe { self.free_recent(address, layout, stream) };
+        if outcome == FreeOutcome::Cached {
+            return Ok(());
+        }
+        let freed = self.free_slow(outcome, address, layout, stream);
+        freed.map_err(|error| self.invalid_free(address, layout, error))
+    }
+
+    /// Reads each stream's cache, not the blocks. The largest free block would need a scan of all
+    /// blocks; error messages report it.
+    fn usage(&self) -> Usage {
+        let shared = lock(&self.shared);
+        Usage {
+            used_bytes: self.counts(&shared).used(),
+            reserved_bytes: shared.arena.reserved(),
+            largest_free_bytes: None,
+        }
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.memory_report()
+    }
+}
+
+impl<A: DeviceAllocator> Drop for CachingPool<A> {
+    fn drop(&mut self) {
+        self.streams.close();
+        let (unmarked, pending, counts) = {
+            let mut shared = lock(&self.shared);
+            self.flush_all(&mut shared);
+            (shared.unmarked(), shared.pending(), self.counts(&shared))
+        };
+        // Ordered on the device, as far as the driver supports that.
+        let ordered = pending.iter().try_for_each(|(_, event)| self.pool_stream.wait(event));
+        let (blocks, bytes) = (counts.blocks(), counts.used());
+        if blocks > 0 || !unmarked.is_empty() || ordered.is_err() {
+            self.device().driver().drain();
+        }
+        if blocks > 0 {
+            let pool = &self.settings.name;
+            tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
+        }
+        self.release_all();
+    }
+}
+
+impl<A: DeviceAllocator> fmt::Debug for CachingPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Usage { used_bytes, reserved_bytes, .. } = self.usage();
+        write!(f, "CachingPool({}, {used_bytes} B of {reserved_bytes} B in use)", self.device())
+    }
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// The sum over all caches, including those of ended streams.
+    pub(super) fn counts(&self, shared: &Shared) -> Counts {
+        let mut counts = shared.retired.clone();
+        self.streams.all().iter().for_each(|cache| cache.bins().count(&mut counts));
+        counts
+    }
+
+    /// Statistics since the pool was created.
+    pub fn stats(&self) -> CachingPoolStats {
+        let shared = lock(&self.shared);
+        let counts = self.counts(&shared);
+        let (used, reserved) = (counts.used(), shared.arena.reserved());
+        let rung = |rung: Rung| self.rungs[rung as usize].load(Relaxed) as u64;
+        CachingPoolStats {
+            live_blocks: counts.blocks(),
+            usage: Usage { used_bytes: used, reserved_bytes: reserved, largest_free_bytes: None },
+            requested_bytes: counts.requested(),
+            wasted_bytes: used.saturating_sub(counts.requested()),
+            cached_bytes: reserved.saturating_sub(used),
+            peak_reserved_bytes: self.peak.load(Relaxed) as u64,
+            segments: shared.arena.segments().count() as u64,
+            hits: counts.hits(),
+            misses: counts.misses(),
+            upstream_allocs: self.upstream_allocs.load(Relaxed) as u64,
+            upstream_frees: self.upstream_frees.load(Relaxed) as u64,
+            rungs: RungStats {
+                shared: rung(Rung::Shared),
+                done: rung(Rung::Done),
+                grown: rung(Rung::Grown),
+                stolen: rung(Rung::Stolen),
+                released: rung(Rung::Released),
+                waited: rung(Rung::Waited),
+                hooked: rung(Rung::Hooked),
+                failed: rung(Rung::Failed),
+            },
+            classes: counts.by_class(self.settings.classes),
+        }
+    }
+
+    /// The state of the pool, with the live blocks by size. Memory that streams cache counts as
+    /// free, as it is before an allocation fails.
+    pub(super) fn memory_report(&self) -> MemoryReport {
+        let usage = self.usage();
+        let (space, live) = {
+            let shared = lock(&self.shared);
+            (shared.space(&self.live, !self.settings.is_fixed), self.live.slots())
+        };
+        let live = live.into_iter().filter(|slot| slot.is_live());
+        let live: Vec<_> = live.map(|slot| (slot.address(), slot.bytes())).collect();
+        let report = MemoryReport::new(&*self.settings.name, usage);
+        let report = report.with_space(space, live.iter().copied().map(Extent::used)).held_by_size(live);
+        let failed = self.rungs[Rung::Failed as usize].load(Relaxed) as u64;
+        MemoryReport { failed_allocations: Some(failed), limit_bytes: self.max_bytes(), ..report }.concluded()
+    }
+
+    /// The error for an invalid free.
+    #[cold]
+    pub(super) fn invalid_free(&self, address: u64, layout: Layout, error: ClaimError) -> Error {
+        let why = match error {
+            ClaimError::Free => "the block at that address is already free".into(),
+            ClaimError::Layout(given) => wrong_layout(given, layout),
+            ClaimError::Unknown => self.explain_unknown(address),
+        };
+        invalid_free(&*self.settings.name, address, why)
+    }
+
+    /// Describes an address at which no block starts.
+    fn explain_unknown(&self, address: u64) -> String {
+        let shared = lock(&self.shared);
+        if shared.arena.segment_of(address).is_none() {
+            let why = "the address is in no segment of the pool: it belongs to another allocator, or \
+                       its segment was released";
+            return why.into();
+        }
+        let has = |start: u64, bytes: u64| start <= address && address - start < bytes;
+        let found = self.live.slots().into_iter().find(|slot| has(slot.address(), slot.bytes()));
+        let live = found.and_then(|slot| Some((slot.address(), self.live.layout_at(slot.address())?)));
+        match live {
+            Some((start, layout)) => inside_block(start, layout),
+            None => "no live block contains the address: its block was freed, or never allocated".into(),
+        }
+    }
+}
+
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// Creates a pool of equal blocks in one upstream allocation, which is freed when the pool is
+    /// dropped. Also returns the start address.
+    pub(in crate::host_pools) fn of_equal(
+        upstream: A,
+        name: String,
+        block: Layout,
+        region: Layout,
+    ) -> Result<(CachingPool<A>, u64)> {
+        let (bytes, align) = (region.size() as u64, region.align() as u64);
+        let pool = CachingPool::new(upstream, None, Settings::of_equal(name, block.size() as u64, bytes))?;
+        let start = pool.alloc_region(bytes, align)?;
+        Ok((pool, start))
+    }
+
+    /// The size and class of every block of a pool of equal blocks.
+    #[inline]
+    pub(in crate::host_pools) fn need_of_equal(&self) -> Need {
+        self.settings.classes.need_of_equal()
+    }
+
+    /// Allocates a block that the stream's cache does not have. `None` if all blocks are live,
+    /// or other threads took each free block first.
+    #[cold]
+    pub(in crate::host_pools) fn alloc_equal(
+        &self,
+        layout: Layout,
+        stream: &Stream,
+    ) -> Result<Option<DevicePtr<u8>>> {
+        Ok(self.alloc_by_ladder(self.need_of_equal(), layout, stream)?.ok().map(ptr_at))
     }
 }

@@ -16,20 +16,17 @@
 //! it is held, the driver records and queries events, and streams are made to wait on the device.
 //! None of that waits on the host, unless a queue of the driver is full.
 
-mod orders;
-
-use super::arena::Arena;
-use super::block_map::{BlockId, BlockMap};
+use super::arena::{Arena, OrderTag};
+use super::blocks::{BlockId, BlockInfo, BlockMap, SHARED};
+use super::cache::{ANY_STREAM, Key, StreamCache, StreamEnd};
 use super::class::{Classes, Need};
-use super::order_table::OrderTable;
-use super::order_tag::OrderTag;
 use super::slabs::{Slabs, slab_blocks};
-use super::slot::{BlockInfo, SHARED};
 use super::stats::Counts;
-use super::stream_cache::StreamCache;
+use crate::driver::{Device, Event, Stream};
+use crate::error::Result;
 use crate::report::{Extent, Space};
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Maximum number of unfinished streams that are polled before a first search.
@@ -251,6 +248,79 @@ impl Shared {
     }
 }
 
+/// How the ordering tags of shared memory change.
+impl Shared {
+    fn has(&self, order: OrderTag) -> bool {
+        self.arena.has(order) || self.slabs.has(order)
+    }
+
+    /// Changes the order of all free memory of `from` to `to`.
+    fn retag(&mut self, from: OrderTag, to: OrderTag) {
+        self.arena.retag(from, to);
+        self.slabs.retag(from, to);
+    }
+
+    /// Moves free memory that was behind an event, or unmarked, to another order.
+    fn move_order(&mut self, from: OrderTag, to: OrderTag) {
+        self.retag(from, to);
+        self.orders.clear(from);
+    }
+
+    /// Puts free memory of the stream's order behind an event, so that other streams can tell when
+    /// they may use it.
+    pub fn fence(&mut self, key: Key, device: &Device) {
+        let Some(own) = self.orders.of_key(key).filter(|own| self.has(*own)) else { return };
+        if let Some(order) = self.orders.mark(key, device) {
+            self.retag(own, order);
+        }
+    }
+
+    /// Forgets a stream. Its order must have been fenced.
+    pub fn forget(&mut self, key: Key) {
+        self.orders.forget(key);
+    }
+
+    /// Returns memory that this stream freed, and that was put behind events for other streams, to
+    /// the stream's own order.
+    pub fn reclaim(&mut self, key: Key, own: OrderTag) {
+        self.orders.behind(key).into_iter().for_each(|order| self.move_order(order, own));
+    }
+
+    /// The orders without a known point in a stream. Called after all streams were fenced, it
+    /// includes the orders of streams that are about to end.
+    pub fn unmarked(&self) -> Vec<OrderTag> {
+        let ending = self.orders.of_streams().filter(|order| self.has(*order));
+        self.orders.unmarked().chain(ending).collect()
+    }
+
+    /// Marks free memory of that order idle.
+    pub fn mark_idle(&mut self, order: OrderTag) {
+        self.move_order(order, OrderTag::IDLE);
+    }
+
+    /// Polls the events of up to `max_busy` unfinished streams. Memory behind completed events
+    /// becomes idle.
+    pub fn poll(&mut self, max_busy: usize) {
+        self.orders.completed(max_busy).into_iter().for_each(|order| self.mark_idle(order));
+    }
+
+    /// The orders behind events, oldest first.
+    pub fn pending(&self) -> Vec<(OrderTag, Event)> {
+        self.orders.pending()
+    }
+
+    /// Makes `stream` wait for all events. The memory behind them moves to the stream's order.
+    pub fn follow_all(&mut self, stream: &Stream, own: OrderTag) -> Result<()> {
+        for (order, event) in self.pending() {
+            if self.has(order) {
+                stream.wait(&event)?;
+            }
+            self.move_order(order, own);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 impl Shared {
     /// I1, and the invariants of the parts.
@@ -261,5 +331,156 @@ impl Shared {
         self.arena.check();
         self.owners.values().for_each(|cache| cache.bins().extents.check(&self.arena));
         self.slabs.check(live, |node| self.arena.order(node).is_none());
+    }
+}
+
+/// The ordering tags of free memory: on a stream, behind an event, or idle.
+///
+/// ```text
+/// stream 7 ─► order 3 ── marked ──► order 5, behind an event of stream 7 ── completed ──► idle
+///                       └ marking fails ─► order 6, unmarked ── device synchronised ─┘
+/// ```
+///
+/// I1: memory of a stream's order may be in use by work that was submitted to this stream before;
+/// memory behind an event, by work before that event; unmarked memory, by any work; idle memory, by
+/// none. I2: an order is behind an event, unmarked, or a stream's own; exactly one of these.
+struct OrderTable {
+    of_stream: HashMap<Key, (OrderTag, Arc<StreamCache>), FixedState>,
+    /// The stream is recorded as well: its events complete in the order in which they were
+    /// recorded.
+    behind: BTreeMap<OrderTag, (Key, Event)>,
+    /// Orders of streams without a marked point (the driver call failed): idle once the device has
+    /// completed all work submitted before.
+    unmarked: Vec<OrderTag>,
+    next: u64,
+}
+
+impl OrderTable {
+    pub fn new() -> OrderTable {
+        OrderTable {
+            of_stream: HashMap::default(),
+            behind: BTreeMap::new(),
+            unmarked: Vec::new(),
+            next: OrderTag::IDLE.0 + 1,
+        }
+    }
+
+    fn add(&mut self) -> OrderTag {
+        self.next += 1;
+        OrderTag(self.next - 1)
+    }
+
+    /// The ordering tag of memory freed on that cache's stream.
+    pub fn of_cache(&mut self, cache: &Arc<StreamCache>) -> OrderTag {
+        if cache.key == ANY_STREAM {
+            return OrderTag::IDLE;
+        }
+        if let Some((order, _)) = self.of_stream.get(&cache.key) {
+            return *order;
+        }
+        let order = self.add();
+        self.of_stream.insert(cache.key, (order, cache.clone()));
+        order
+    }
+
+    /// The order of a stream, if memory was ever freed on it.
+    pub fn of_key(&self, key: Key) -> Option<OrderTag> {
+        self.of_stream.get(&key).map(|(order, _)| *order)
+    }
+
+    /// Whether at most one stream uses the pool and no memory of another stream is pending.
+    pub fn has_one_stream(&self) -> bool {
+        self.of_stream.len() <= 1 && self.behind.is_empty() && self.unmarked.is_empty()
+    }
+
+    /// The orders of all streams.
+    pub fn of_streams(&self) -> impl Iterator<Item = OrderTag> {
+        self.of_stream.values().map(|(order, _)| *order)
+    }
+
+    /// Marks the current point of a stream. Returns the order for the memory that it has freed
+    /// before. `None` if the memory keeps the stream's order: the stream is about to end, and the
+    /// thread that finds it ended calls this again. `None` also for an unknown stream.
+    pub fn mark(&mut self, key: Key, device: &Device) -> Option<OrderTag> {
+        let cache = self.of_stream.get(&key)?.1.clone();
+        let event = match cache.stream(device) {
+            // It has passed every point.
+            Some(stream) if stream.is_idle() => return Some(OrderTag::IDLE),
+            Some(stream) => stream.record().ok(),
+            None => match cache.end() {
+                StreamEnd::At(event) => Some(Event::new(device.clone(), event)),
+                StreamEnd::NotYet => return None,
+                // The driver failed to record its last point.
+                StreamEnd::Unknown => None,
+            },
+        };
+        let order = self.add();
+        match event {
+            Some(event) => drop(self.behind.insert(order, (key, event))),
+            None => self.unmarked.push(order),
+        }
+        Some(order)
+    }
+
+    /// Forgets a stream that has ended.
+    pub fn forget(&mut self, key: Key) {
+        self.of_stream.remove(&key);
+    }
+
+    /// Forgets an order that no memory has any more.
+    pub fn clear(&mut self, order: OrderTag) {
+        self.behind.remove(&order);
+        self.unmarked.retain(|other| *other != order);
+    }
+
+    /// The orders behind events of one stream.
+    pub fn behind(&self, key: Key) -> Vec<OrderTag> {
+        let own = |(order, (stream, _)): (&OrderTag, &(Key, Event))| (*stream == key).then_some(*order);
+        self.behind.iter().filter_map(own).collect()
+    }
+
+    /// The orders without a known point in a stream.
+    pub fn unmarked(&self) -> impl Iterator<Item = OrderTag> {
+        self.unmarked.iter().copied()
+    }
+
+    /// The orders whose events have completed. Polls events until `max_busy`
+    /// streams were found unfinished.
+    pub fn completed(&self, max_busy: usize) -> Vec<OrderTag> {
+        let (mut done, mut busy) = (Vec::new(), HashSet::new());
+        for (order, (key, event)) in &self.behind {
+            if busy.contains(key) {
+                continue;
+            }
+            match event.backend().is_done() {
+                Ok(true) => done.push(*order),
+                _ => drop(busy.insert(*key)),
+            }
+            if busy.len() == max_busy {
+                break;
+            }
+        }
+        done
+    }
+
+    /// The orders behind events, oldest first.
+    pub fn pending(&self) -> Vec<(OrderTag, Event)> {
+        self.behind.iter().map(|(order, (_, event))| (*order, event.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+impl OrderTable {
+    /// Whether the order is known.
+    pub fn has(&self, order: OrderTag) -> bool {
+        let known = self.of_streams().chain(self.unmarked()).chain(self.behind.keys().copied());
+        order == OrderTag::IDLE || known.into_iter().any(|other| other == order)
+    }
+
+    /// I2.
+    pub fn check(&self) {
+        let is_own = |order: &OrderTag| self.of_streams().any(|own| own == *order);
+        assert!(!self.behind.keys().any(is_own) && !self.unmarked.iter().any(is_own), "I2");
+        assert!(!self.unmarked.iter().any(|order| self.behind.contains_key(order)), "I2");
     }
 }

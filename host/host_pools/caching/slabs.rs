@@ -11,10 +11,9 @@
 //! I1: each block of a slab is live, in one cache, or free once; `free_blocks` of the slab counts
 //! the free ones. I2: `fully_free` counts the fully free slabs.
 
-use super::block_map::{BlockId, BlockMap};
+use super::arena::OrderTag;
+use super::blocks::{BlockId, BlockInfo, BlockMap, SHARED};
 use super::class::{Classes, Need};
-use super::order_tag::OrderTag;
-use super::slot::{BlockInfo, SHARED};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 

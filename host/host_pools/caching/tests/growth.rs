@@ -1,7 +1,7 @@
 //! While a reservation grows, another thread allocates the free memory at its end that the growth
 //! relied on.
 
-use super::super::search::MAX_GROWTHS;
+use super::super::ladder::MAX_GROWTHS;
 use super::*;
 use crate::driver::fault_injection::{self, Call};
 use crate::error::{Error, OutOfMemory, Result};

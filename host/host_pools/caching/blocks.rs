@@ -145,11 +145,11 @@ impl BlockMap {
         self.slot(id).claim(layout).map(|()| id)
     }
 
-    /// Claims a block by its remembered claim, without the map, and returns its slot. `None` gives
-    /// no reason: [`claim`](Self::claim) determines it.
+    /// Claims a block by its remembered claim, without the map. `false` gives no reason:
+    /// [`claim`](Self::claim) determines it.
     #[inline]
-    pub fn claim_known(&self, Claim { id, requested }: Claim, address: u64, layout: Layout) -> Option<&Slot> {
-        Some(self.slot(id)).filter(|slot| slot.claim_known(requested, address, layout))
+    pub fn claim_known(&self, Claim { id, requested }: Claim, address: u64, layout: Layout) -> bool {
+        self.slot(id).claim_known(requested, address, layout)
     }
 
     /// The layout of the live block that starts at `address`.
@@ -347,62 +347,61 @@ mod tests {
 
     #[test]
     fn a_block_is_claimed_once_and_only_with_its_layout() {
-        let live = BlockMap::new();
-        let id = live.insert(block(4096));
-        assert_eq!(live.claim(4096, layout(300)), Err(ClaimError::Free));
-        let first = live.set_live(id, layout(300));
-        assert_eq!(live.claim(4097, layout(300)), Err(ClaimError::Unknown));
+        let blocks = BlockMap::new();
+        let id = blocks.insert(block(4096));
+        assert_eq!(blocks.claim(4096, layout(300)), Err(ClaimError::Free));
+        let first = blocks.set_live(id, layout(300));
+        assert_eq!(blocks.claim(4097, layout(300)), Err(ClaimError::Unknown));
         for other in [layout(301), Layout::from_size_align(300, 8).unwrap()] {
-            assert_eq!(live.claim(4096, other), Err(ClaimError::Layout(layout(300))));
+            assert_eq!(blocks.claim(4096, other), Err(ClaimError::Layout(layout(300))));
         }
-        assert!(live.claim_known(first, 4096, layout(301)).is_none());
-        let slot = live.claim_known(first, 4096, layout(300));
-        assert!(slot.is_some_and(|slot| std::ptr::eq(slot, live.slot(id))));
-        assert!(live.claim_known(first, 4096, layout(300)).is_none());
-        live.set_live(id, layout(300));
-        assert_eq!(live.claim(4096, layout(300)), Ok(id));
-        assert_eq!(live.claim(4096, layout(300)), Err(ClaimError::Free));
-        live.remove(id);
-        assert_eq!(live.claim(4096, layout(300)), Err(ClaimError::Unknown));
-        assert_ne!(live.slot(id).address(), 4096, "an unused slot has no address");
+        assert!(!blocks.claim_known(first, 4096, layout(301)));
+        assert!(blocks.claim_known(first, 4096, layout(300)));
+        assert!(!blocks.claim_known(first, 4096, layout(300)));
+        blocks.set_live(id, layout(300));
+        assert_eq!(blocks.claim(4096, layout(300)), Ok(id));
+        assert_eq!(blocks.claim(4096, layout(300)), Err(ClaimError::Free));
+        blocks.remove(id);
+        assert_eq!(blocks.claim(4096, layout(300)), Err(ClaimError::Unknown));
+        assert_ne!(blocks.slot(id).address(), 4096, "an unused slot has no address");
     }
 
     /// A claim on a removed block does not claim the block that reuses its number.
     #[test]
     fn a_stale_claim_fails() {
-        let live = BlockMap::new();
-        let id = live.insert(block(4096));
-        let old = live.set_live(id, layout(300));
-        assert_eq!(live.claim(4096, layout(300)), Ok(id));
-        live.remove(id);
+        let blocks = BlockMap::new();
+        let id = blocks.insert(block(4096));
+        let old = blocks.set_live(id, layout(300));
+        assert_eq!(blocks.claim(4096, layout(300)), Ok(id));
+        blocks.remove(id);
         let mut wrapped = 0;
         // At the same address the generation differs until it wraps around; by then the address
         // differs.
         for address in (0..2000_u64).map(|n| if n < 100 { 4096 } else { 8192 + 512 * n }) {
-            assert_eq!(live.insert(block(address)), id);
-            let new = live.set_live(id, layout(300));
+            assert_eq!(blocks.insert(block(address)), id);
+            let new = blocks.set_live(id, layout(300));
             wrapped += usize::from(new == old);
-            assert!(live.claim_known(old, 4096, layout(300)).is_none() && live.slot(id).is_live());
-            assert!(live.claim_known(new, address, layout(300)).is_some());
-            live.remove(id);
+            assert!(!blocks.claim_known(old, 4096, layout(300)) && blocks.slot(id).is_live());
+            assert!(blocks.claim_known(new, address, layout(300)));
+            blocks.remove(id);
         }
         assert!(wrapped > 0);
     }
 
     #[test]
     fn numbers_are_reused_and_continue_over_chunks() {
-        let live = BlockMap::new();
+        let blocks = BlockMap::new();
         let large = |n: u64| BlockInfo { piece: n as u32, class: None, is_small: false, ..block(n * 512) };
-        let all: Vec<_> = (0..5000).map(|n| live.insert(large(n))).collect();
+        let all: Vec<_> = (0..5000).map(|n| blocks.insert(large(n))).collect();
         for (n, id) in (0..).zip(&all) {
-            let slot = live.slot(*id);
+            let slot = blocks.slot(*id);
             assert_eq!((slot.address(), slot.piece(), slot.class()), (n * 512, n as u32, None));
         }
-        assert_eq!(live.slots().len(), 5000);
-        live.remove(all[17]);
-        assert_eq!(live.insert(BlockInfo { class: Some(3), ..block(1 << 40) }), all[17]);
-        let slot = live.slot(all[17]);
+        assert_eq!(blocks.slots().len(), 5000);
+        blocks.remove(all[17]);
+        assert_eq!(blocks.insert(BlockInfo { class: Some(3), ..block(1 << 40) }), all[17]);
+        let slot = blocks.slot(all[17]);
         assert_eq!((slot.class(), slot.is_small()), (Some(3), true));
-        assert!(!live.slot(all[18]).is_small());
+        assert!(!blocks.slot(all[18]).is_small());
     }
 }

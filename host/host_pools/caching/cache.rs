@@ -13,8 +13,9 @@
 //! Only threads that use one stream at the same time, or that take blocks from other streams'
 //! caches, contend for it.
 
-use super::blocks::{BlockId, BlockMap, Claim, SHARED, Slot};
-use super::class::{Classes, Need};
+use super::blocks::{BlockId, Claim, SHARED, Slot};
+use super::class::Need;
+use super::context::Context;
 use super::extents::Extents;
 use super::stats::{Counts, Tally};
 use crate::driver::{Device, EventBackend, Stream, StreamId, StreamWatcher, WeakStream};
@@ -41,8 +42,7 @@ pub(super) struct Streams {
     pool: usize,
     all: RwLock<HashMap<Key, Arc<StreamCache>, foldhash::fast::FixedState>>,
     pub ended: Arc<EndedStreams>,
-    is_ordered: bool,
-    classes: Classes,
+    context: Arc<Context>,
     /// Number of caches created.
     created: AtomicUsize,
 }
@@ -59,22 +59,15 @@ thread_local! {
 }
 
 impl Streams {
-    pub fn new(classes: Classes, is_ordered: bool) -> Streams {
+    pub fn new(context: Arc<Context>) -> Streams {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // ordering: relaxed; only the uniqueness of the number matters.
         let pool = NEXT.fetch_add(1, Ordering::Relaxed);
-        Streams {
-            pool,
-            all: RwLock::default(),
-            ended: Arc::default(),
-            is_ordered,
-            classes,
-            created: AtomicUsize::new(0),
-        }
+        Streams { pool, all: RwLock::default(), ended: Arc::default(), context, created: AtomicUsize::new(0) }
     }
 
     fn key(&self, id: StreamId) -> Key {
-        if self.is_ordered { id.number() } else { ANY_STREAM }
+        if self.context.settings.is_ordered { id.number() } else { ANY_STREAM }
     }
 
     /// Calls `access` with the stream's cache, which is created on first use.
@@ -115,13 +108,14 @@ impl Streams {
         }
         let mut all = write(&self.all);
         let make = || {
-            let weak = if self.is_ordered { stream.downgrade() } else { WeakStream::default() };
+            let is_ordered = self.context.settings.is_ordered;
+            let weak = if is_ordered { stream.downgrade() } else { WeakStream::default() };
             // ordering: relaxed; under the lock of the map. Beyond 2^32 a cache has no extents.
             let owner = self.created.fetch_add(1, Ordering::Relaxed) + 1;
             let owner = u32::try_from(owner).unwrap_or(SHARED);
-            let cache = StreamCache::new((key, owner), weak, self.ended.clone(), self.classes);
+            let cache = StreamCache::new((key, owner), weak, self.ended.clone(), self.context.clone());
             let cache = Arc::new(cache);
-            if self.is_ordered {
+            if is_ordered {
                 let watcher: Arc<dyn StreamWatcher> = cache.clone();
                 stream.watch(Arc::downgrade(&watcher));
             }
@@ -219,27 +213,22 @@ impl StreamCache {
         (key, owner): (Key, u32),
         stream: WeakStream,
         ended: Arc<EndedStreams>,
-        classes: Classes,
+        context: Arc<Context>,
     ) -> StreamCache {
-        let bins = Mutex::new(Bins::new(classes, owner));
+        let bins = Mutex::new(Bins::new(context, owner));
         StreamCache { key, owner, stream, bins, end: Mutex::default(), ended }
     }
 
     /// Allocates a cached block. The block is live on return.
     #[inline(always)]
-    pub fn alloc(&self, need: &Need, layout: Layout, merges: bool, live: &BlockMap) -> Option<u64> {
-        lock(&self.bins).alloc(need, layout, merges, live)
+    pub fn alloc(&self, need: &Need, layout: Layout) -> Option<u64> {
+        lock(&self.bins).alloc(need, layout)
     }
 
     /// Frees a block that this cache allocated recently.
     #[inline]
-    pub fn free_recent(&self, address: u64, layout: Layout, merges: bool, live: &BlockMap) -> FreeOutcome {
-        let mut bins = lock(&self.bins);
-        let Some(claim) = bins.take_recent(address) else { return FreeOutcome::Unknown };
-        match live.claim_known(claim, address, layout) {
-            Some(slot) => bins.free((claim.id, slot), layout.size() as u64, merges, live),
-            None => FreeOutcome::Unknown,
-        }
+    pub fn free_recent(&self, address: u64, layout: Layout) -> FreeOutcome {
+        lock(&self.bins).free_recent(address, layout)
     }
 
     /// Locks the bins. Calls that change extents also need the shared lock, under which their
@@ -313,6 +302,7 @@ pub(super) struct Bins {
     pub extents: Extents,
     /// Whether the cache was used since the last check.
     used: bool,
+    context: Arc<Context>,
 }
 
 #[inline]
@@ -322,72 +312,68 @@ pub(super) fn recent_index(address: u64) -> usize {
 
 impl Bins {
     /// Creates empty bins. `owner` is the number of the cache, as stored in the slots of blocks.
-    pub fn new(classes: Classes, owner: u32) -> Bins {
+    pub fn new(context: Arc<Context>, owner: u32) -> Bins {
+        let classes = context.settings.classes;
         Bins {
             recent: [None; RECENT_BLOCKS],
             bins: (0..classes.count()).map(|_| Bin::default()).collect(),
             huge: Tally::default(),
             first_large: classes.first_large(),
-            extents: Extents::new(owner),
+            extents: Extents::new(context.clone(), owner),
             used: false,
+            context,
         }
     }
 
-    /// Allocates a block. It is live on return. With `merges`, cached large blocks are merged
-    /// before the allocation fails.
+    /// Allocates a block. It is live on return.
     #[inline(always)]
-    pub fn alloc(&mut self, need: &Need, layout: Layout, merges: bool, live: &BlockMap) -> Option<u64> {
+    pub fn alloc(&mut self, need: &Need, layout: Layout) -> Option<u64> {
         let class = need.class?;
         let bin = &mut self.bins[class];
         let entry = if need.is_small { bin.blocks.pop() } else { bin.pop_large(need) };
         match entry {
             Some(entry) => {
                 bin.tally.alloc(entry.bytes, layout.size() as u64);
-                Some(self.make_live(entry.id, entry.address, layout, live))
+                Some(self.make_live(entry.id, entry.address, layout))
             }
             None if need.is_small => None,
-            None => self.alloc_from_extent(class, need, layout, merges, live),
+            None => self.alloc_from_extent(class, need, layout),
         }
     }
 
     /// Makes a block live that the caller has counted.
     #[inline(always)]
-    fn make_live(&mut self, id: BlockId, address: u64, layout: Layout, live: &BlockMap) -> u64 {
-        let claim = live.set_live(id, layout);
+    fn make_live(&mut self, id: BlockId, address: u64, layout: Layout) -> u64 {
+        let claim = self.context.blocks.set_live(id, layout);
         self.recent[recent_index(address)] = Some((address, claim));
         self.used = true;
         address
     }
 
+    /// Allocates a block from the extents. At the limit of free memory, cached large blocks are
+    /// merged before the allocation fails.
     #[inline(never)]
-    fn alloc_from_extent(
-        &mut self,
-        class: usize,
-        need: &Need,
-        layout: Layout,
-        merges: bool,
-        live: &BlockMap,
-    ) -> Option<u64> {
-        let found = match self.extents.cut(need, live) {
-            None if merges => {
-                self.merge_large(live);
-                self.extents.cut(need, live)
+    fn alloc_from_extent(&mut self, class: usize, need: &Need, layout: Layout) -> Option<u64> {
+        let found = match self.extents.cut(need) {
+            None if self.context.at_free_limit() => {
+                self.merge_large();
+                self.extents.cut(need)
             }
             found => found,
         };
         let (id, address) = found?;
         self.bins[class].tally.alloc(need.bytes, layout.size() as u64);
-        Some(self.make_live(id, address, layout, live))
+        Some(self.make_live(id, address, layout))
     }
 
     /// Merges cached large blocks into the cache's extents.
-    fn merge_large(&mut self, live: &BlockMap) {
+    fn merge_large(&mut self) {
         for bin in &mut self.bins[self.first_large..] {
             for index in (0..bin.blocks.len()).rev() {
                 let Entry { id, bytes, .. } = bin.blocks[index];
-                if bytes >= LARGE && self.extents.owns(id, live) {
+                if bytes >= LARGE && self.extents.owns(id) {
                     bin.blocks.swap_remove(index);
-                    self.extents.free(id, live);
+                    self.extents.free(id);
                 }
             }
         }
@@ -398,22 +384,27 @@ impl Bins {
         std::mem::take(&mut self.used)
     }
 
+    /// Frees a block that was allocated recently.
+    #[inline]
+    pub fn free_recent(&mut self, address: u64, layout: Layout) -> FreeOutcome {
+        let Some(claim) = self.take_recent(address) else { return FreeOutcome::Unknown };
+        match self.context.blocks.claim_known(claim, address, layout) {
+            true => self.free(claim.id, layout.size() as u64),
+            false => FreeOutcome::Unknown,
+        }
+    }
+
     /// Removes and returns the claim of a recently allocated block, if the address is known.
     #[inline]
     pub fn take_recent(&mut self, address: u64) -> Option<Claim> {
         self.recent[recent_index(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Caches a free block, given with its slot, that was allocated with `requested` bytes. With
-    /// `merges`, a large block is merged into its extent instead.
+    /// Caches a free block that was allocated with `requested` bytes. At the limit of free memory, a
+    /// large block is merged into its extent instead.
     #[inline(always)]
-    pub fn free(
-        &mut self,
-        (id, slot): (BlockId, &Slot),
-        requested: u64,
-        merges: bool,
-        live: &BlockMap,
-    ) -> FreeOutcome {
+    pub fn free(&mut self, id: BlockId, requested: u64) -> FreeOutcome {
+        let slot = self.context.blocks.slot(id);
         let entry = Entry::new(id, slot);
         let Some(class) = slot.class() else {
             self.huge.free(entry.bytes, requested);
@@ -422,8 +413,8 @@ impl Bins {
         self.used = true;
         let bin = &mut self.bins[class];
         bin.tally.free(entry.bytes, requested);
-        if merges && entry.bytes >= LARGE && self.extents.owns(id, live) {
-            self.extents.free(id, live);
+        if entry.bytes >= LARGE && self.context.at_free_limit() && self.extents.owns(id) {
+            self.extents.free(id);
             return FreeOutcome::Cached;
         }
         bin.blocks.push(entry);
@@ -433,18 +424,18 @@ impl Bins {
             return FreeOutcome::Cached;
         }
         let limit = bin_limit(entry.bytes, slot.is_small());
-        if cached > limit { self.merge_older(class, limit, live) } else { FreeOutcome::Cached }
+        if cached > limit { self.merge_older(class, limit) } else { FreeOutcome::Cached }
     }
 
     /// Merges the blocks of the cache's extents among the older half of a large class.
     #[inline(never)]
-    fn merge_older(&mut self, class: usize, limit: usize, live: &BlockMap) -> FreeOutcome {
+    fn merge_older(&mut self, class: usize, limit: usize) -> FreeOutcome {
         let blocks = &mut self.bins[class].blocks;
         if class >= self.first_large {
             // At most 16 blocks.
             for index in (0..blocks.len() / 2).rev() {
-                if self.extents.owns(blocks[index].id, live) {
-                    self.extents.free(blocks.remove(index).id, live);
+                if self.extents.owns(blocks[index].id) {
+                    self.extents.free(blocks.remove(index).id);
                 }
             }
         }
@@ -457,29 +448,29 @@ impl Bins {
     /// Removes the older half of a class, if it still has more than `limit` blocks: another thread
     /// may have done this in the meantime. Blocks of the cache's own extents are merged there; the
     /// others are returned.
-    pub fn take_surplus(&mut self, class: u16, limit: u16, live: &BlockMap) -> Vec<BlockId> {
+    pub fn take_surplus(&mut self, class: u16, limit: u16) -> Vec<BlockId> {
         let blocks = &mut self.bins[usize::from(class)].blocks;
         if blocks.len() <= usize::from(limit) {
             return Vec::new();
         }
         let surplus = blocks.drain(..blocks.len() / 2).map(|entry| entry.id).collect();
-        self.merge_own(surplus, live)
+        self.merge_own(surplus)
     }
 
     /// Removes all blocks of the classes that `which` accepts. Blocks of the cache's own extents
     /// are merged there; the others are returned.
-    pub fn drain(&mut self, which: impl Fn(usize) -> bool, live: &BlockMap) -> Vec<BlockId> {
+    pub fn drain(&mut self, which: impl Fn(usize) -> bool) -> Vec<BlockId> {
         let all = self.bins.iter_mut().enumerate().filter(|(class, _)| which(*class));
         let blocks = all.flat_map(|(_, bin)| bin.blocks.drain(..)).map(|entry| entry.id).collect();
-        self.merge_own(blocks, live)
+        self.merge_own(blocks)
     }
 
     /// Merges the blocks that belong to the cache's extents, and returns the others. All are free.
-    fn merge_own(&mut self, mut blocks: Vec<BlockId>, live: &BlockMap) -> Vec<BlockId> {
+    fn merge_own(&mut self, mut blocks: Vec<BlockId>) -> Vec<BlockId> {
         blocks.retain(|id| {
-            let is_own = self.extents.owns(*id, live);
+            let is_own = self.extents.owns(*id);
             if is_own {
-                self.extents.free(*id, live);
+                self.extents.free(*id);
             }
             !is_own
         });
@@ -487,8 +478,8 @@ impl Bins {
     }
 
     /// Counts a live block that was not served from the cache.
-    pub fn count_miss(&mut self, claim: Claim, requested: u64, live: &BlockMap) {
-        let slot = live.slot(claim.id);
+    pub fn count_miss(&mut self, claim: Claim, requested: u64) {
+        let slot = self.context.blocks.slot(claim.id);
         self.recent[recent_index(slot.address())] = Some((slot.address(), claim));
         let tally = slot.class().map_or(&mut self.huge, |class| &mut self.bins[class].tally);
         tally.alloc(slot.bytes(), requested);
@@ -496,8 +487,8 @@ impl Bins {
     }
 
     /// Caches the further blocks of a refill, in reverse: the first is allocated next.
-    pub fn refill(&mut self, class: usize, more: &[BlockId], live: &BlockMap) {
-        let entries = more.iter().rev().map(|id| Entry::new(*id, live.slot(*id)));
+    pub fn refill(&mut self, class: usize, more: &[BlockId]) {
+        let entries = more.iter().rev().map(|id| Entry::new(*id, self.context.blocks.slot(*id)));
         self.bins[class].blocks.extend(entries);
     }
 

@@ -86,8 +86,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// A reservation also relies on the free memory at its end. If another thread takes the free
     /// tail meanwhile, the caller retries.
     pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> GrowResult<'_> {
-        let _range = NamedRange::with_name(|| format!("{}: grow", self.settings.name));
-        let budget = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
+        let _range = NamedRange::with_name(|| format!("{}: grow", self.context.settings.name));
+        let budget = self.context.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
             Some(buffer) => self.grow_in_place(buffer, order, growth, budget),
             None => self.grow_by_segment(growth, budget),
@@ -132,7 +132,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let from = (start + size - tail).next_multiple_of(align);
             (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
         };
-        let segment = self.settings.segment_bytes.next_multiple_of(buffer.granularity());
+        let segment = self.context.settings.segment_bytes.next_multiple_of(buffer.granularity());
         let mut sizes = vec![missing(bytes).max(segment), missing(bytes), missing(min)];
         sizes.dedup();
         let max = budget.min(buffer.reserved() - size);
@@ -142,7 +142,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn grow_by_segment(&self, growth: Growth, budget: u64) -> GrowResult<'_> {
-        let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
+        let (classes, Growth { bytes, min, align }) = (self.context.settings.classes, growth);
         // Slab alignment first, so that a slab of any class can start at the segment's start.
         for align in [align.max(classes.slab_limit), align] {
             let grown = self.alloc_segment(Growth { align, ..growth }, budget)?;
@@ -162,8 +162,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn alloc_segment(&self, Growth { bytes, min, align }: Growth, budget: u64) -> GrowResult<'_> {
-        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(budget);
-        let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
+        let rounded = |bytes: u64| bytes.next_multiple_of(self.context.settings.granularity).min(budget);
+        let mut sizes =
+            vec![rounded(bytes.max(self.context.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
         // This pool handles the failure of a size, or explains that of the last one.
@@ -231,7 +232,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// yet. Returns the bytes released and the first failure. Memory that could not be released
     /// returns to the pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
-        let _range = NamedRange::with_name(|| format!("{}: release", self.settings.name));
+        let _range = NamedRange::with_name(|| format!("{}: release", self.context.settings.name));
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
         }

@@ -103,9 +103,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn make_live(&self, id: BlockId, request: &Request<'_>, layout: Layout) -> u64 {
-        let claim = self.live.set_live(id, layout);
-        request.cache.bins().count_miss(claim, layout.size() as u64, &self.live);
-        self.live.slot(id).address()
+        let claim = self.context.blocks.set_live(id, layout);
+        request.cache.bins().count_miss(claim, layout.size() as u64);
+        self.context.blocks.slot(id).address()
     }
 
     fn count(&self, rung: Rung) {
@@ -113,7 +113,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn call_hook(&self, layout: Layout) -> bool {
-        self.settings.hook.as_ref().is_some_and(|hook| (hook.0)(layout.size() as u64))
+        self.context.settings.hook.as_ref().is_some_and(|hook| (hook.0)(layout.size() as u64))
     }
 
     /// All rungs but the hook.
@@ -121,7 +121,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_shared(request) {
             return Ok(Ok((found, Rung::Shared)));
         }
-        if self.settings.is_fixed {
+        if self.context.settings.is_fixed {
             return self.run_rungs_of_fixed(request);
         }
         let mut failed = None;
@@ -186,7 +186,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
 
     /// Waits on the host until all memory that was freed so far is idle.
     pub(super) fn wait_for_pending(&self) {
-        let _range = NamedRange::with_name(|| format!("{}: wait", self.settings.name));
+        let _range = NamedRange::with_name(|| format!("{}: wait", self.context.settings.name));
         let (unmarked, pending) = {
             let mut shared = lock(&self.shared);
             self.flush_all(&mut shared);
@@ -199,7 +199,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let completed: Vec<_> = pending.into_iter().filter_map(completed).chain(unmarked).collect();
         let mut shared = lock(&self.shared);
         completed.into_iter().for_each(|order| shared.mark_idle(order));
-        shared.dissolve(|order| order == OrderTag::IDLE, None, &self.live);
+        shared.dissolve(|order| order == OrderTag::IDLE, None);
     }
 
     /// Whether the pool may grow before it coalesces what streams cache: the growth keeps free
@@ -207,19 +207,19 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn may_grow_early(&self, request: &Request<'_>) -> bool {
         let usage = self.usage();
         let free = usage.reserved_bytes.saturating_sub(usage.used_bytes);
-        let more = refill_bytes(request.need).max(self.settings.segment_bytes);
+        let more = refill_bytes(request.need).max(self.context.settings.segment_bytes);
         let left = (free + more).saturating_sub(request.need.bytes);
         let at_free_limit =
-            self.upstream_exhausted.load(Relaxed) || left > self.settings.spare(self.streams.count());
-        self.at_free_limit.store(at_free_limit, Relaxed);
+            self.upstream_exhausted.load(Relaxed) || left > self.context.settings.spare(self.streams.count());
+        self.context.set_at_free_limit(at_free_limit);
         !at_free_limit
     }
 
     pub(super) fn out_of_memory(&self, layout: Layout, failure: &GrowFailure) -> Error {
-        let (usage, largest) = (self.usage(), lock(&self.shared).largest(&self.live));
+        let (usage, largest) = (self.usage(), lock(&self.shared).largest());
         let (why, advice) = match failure {
             GrowFailure::Limit => (
-                format!("at most {}", Bytes(self.settings.max_bytes)),
+                format!("at most {}", Bytes(self.context.settings.max_bytes)),
                 "free blocks, raise its limit (max_bytes), or free memory in a hook (on_exhausted)",
             ),
             GrowFailure::Raced => (
@@ -232,7 +232,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             ),
         };
         Error::OutOfMemory(OutOfMemory::Pool {
-            allocator: format!("{} ({why})", self.settings.name),
+            allocator: format!("{} ({why})", self.context.settings.name),
             requested: Bytes(layout.size() as u64),
             used: Bytes(usage.used_bytes),
             reserved: Bytes(usage.reserved_bytes),
@@ -256,16 +256,16 @@ impl<A: DeviceAllocator> CachingPool<A> {
             shared.forget(key);
             let mut bins = cache.bins();
             bins.count(&mut shared.retired);
-            bins.extents.return_numbers(&self.live);
+            bins.extents.return_numbers();
         }
     }
 
     /// Moves a cache's blocks in the bins that `which` accepts to the shared state, with the order
     /// of its stream, or merges them into the extents that they were cut from.
     fn flush(&self, shared: &mut Shared, cache: &Arc<StreamCache>, which: impl Fn(usize) -> bool) {
-        let blocks = cache.bins().drain(which, &self.live);
+        let blocks = cache.bins().drain(which);
         let order = shared.order_of(cache);
-        shared.free(blocks, order, &self.live);
+        shared.free(blocks, order);
     }
 
     /// Flushes all caches and their extents. Afterwards all of it is behind events.
@@ -288,14 +288,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
         any_size: bool,
     ) -> Option<BlockId> {
         let need = request.need;
-        let max = refill_count(need).min(self.settings.max_refill(need.bytes));
-        if let Some(found) = shared.find(orders, need, max, request.cache, &self.live) {
+        let max = refill_count(need).min(self.context.settings.max_refill(need.bytes));
+        if let Some(found) = shared.find(orders, need, max, request.cache) {
             return Some(found);
         }
         let class = need.class.filter(|_| need.is_small)?;
-        let any_size = any_size || self.settings.is_fixed;
-        let is_added = shared.add_slab(orders, class, any_size, &self.live);
-        if is_added { shared.find(orders, need, max, request.cache, &self.live) } else { None }
+        let any_size = any_size || self.context.settings.is_fixed;
+        let is_added = shared.add_slab(orders, class, any_size);
+        if is_added { shared.find(orders, need, max, request.cache) } else { None }
     }
 
     /// Finds a block after coalescing adjacent pieces of the stream's order and idle pieces.
@@ -309,7 +309,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Finds a block after also dissolving fully free slabs.
     fn find_dissolved(&self, shared: &mut Shared, request: &Request<'_>, any_size: bool) -> Option<BlockId> {
         let own = shared.order_of(request.cache);
-        shared.dissolve(|order| order == own || order == OrderTag::IDLE, Some(own), &self.live);
+        shared.dissolve(|order| order == own || order == OrderTag::IDLE, Some(own));
         self.find_coalesced(shared, request, any_size)
     }
 
@@ -327,9 +327,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn find_in_extents(&self, shared: &mut Shared, request: &Request<'_>) -> Option<BlockId> {
         let Request { need, cache, .. } = request;
         if !need.is_small {
-            return need.class.and_then(|_| cache.bins().extents.cut(need, &self.live)).map(|(id, _)| id);
+            return need.class.and_then(|_| cache.bins().extents.cut(need)).map(|(id, _)| id);
         }
-        let align = self.settings.classes.align(need.class?);
+        let align = self.context.settings.classes.align(need.class?);
         if !shared.free_part(cache, refill_bytes(*need), align) {
             return None;
         }
@@ -388,7 +388,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     }
 
     fn first_large(&self) -> usize {
-        self.settings.classes.first_large()
+        self.context.settings.classes.first_large()
     }
 
     pub(super) fn find_completed(&self, request: &Request<'_>) -> Option<BlockId> {
@@ -413,7 +413,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
         // Flush large blocks for a small request, and the reverse.
         self.flush_others(&mut shared, request, |_, _| true);
-        shared.dissolve(|order| order == OrderTag::IDLE, None, &self.live);
+        shared.dissolve(|order| order == OrderTag::IDLE, None);
         self.find_dissolved(&mut shared, request, false)
     }
 
@@ -426,7 +426,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         if let Some(found) = self.find_shared(request) {
             return Ok(Ok(found));
         }
-        let (need, classes) = (request.need, self.settings.classes);
+        let (need, classes) = (request.need, self.context.settings.classes);
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
         let align = align.max(classes.min_block());
         let own = {

@@ -5,11 +5,11 @@ use super::super::request::{
     address_of, check_request, explain, inside_block, invalid_free, ptr_at, wrong_layout,
 };
 use super::super::sync_driver::SyncDriverAllocator;
-use super::blocks::{BlockId, BlockMap, ClaimError};
+use super::blocks::{BlockId, ClaimError};
 use super::cache::{FreeOutcome, StreamCache, Streams};
 use super::class::Need;
+use super::context::{Context, Settings};
 use super::growth::Source;
-use super::settings::Settings;
 use super::shared::Shared;
 use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
 use crate::driver::{Device, GrowableBuffer, Stream};
@@ -19,8 +19,8 @@ use crate::report::{Extent, MemoryReport};
 use crate::usage::Usage;
 use std::alloc::Layout;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use warpheap_device::kernel::DevicePtr;
 
 /// A pool of blocks of any size, for programs that allocate and free continuously on streams.
@@ -66,13 +66,10 @@ pub struct CachingPool<A: DeviceAllocator = SyncDriverAllocator> {
     pub(super) upstream: A,
     /// The stream on which segments are allocated and freed. It has no other work.
     pub(super) pool_stream: Stream,
-    pub(super) settings: Settings,
+    pub(super) context: Arc<Context>,
     pub(super) streams: Streams,
-    pub(super) live: BlockMap,
     pub(super) shared: Mutex<Shared>,
     pub(super) source: Mutex<Source>,
-    /// Whether the free memory had reached its limit at the last check. A hint.
-    pub(super) at_free_limit: AtomicBool,
     /// Whether the upstream was out of memory at the last request. If so, it is asked again only
     /// after every other step has failed. A hint.
     pub(super) upstream_exhausted: AtomicBool,
@@ -91,15 +88,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
         settings: Settings,
     ) -> Result<CachingPool<A>> {
         let pool_stream = upstream.device().stream()?;
+        let context = Arc::new(Context::new(settings));
         Ok(CachingPool {
             upstream,
             pool_stream,
-            streams: Streams::new(settings.classes, settings.is_ordered),
-            live: BlockMap::new(),
-            shared: Mutex::new(Shared::new(settings.classes, settings.extent())),
+            streams: Streams::new(context.clone()),
+            shared: Mutex::new(Shared::new(context.clone())),
             source: Mutex::new(Source { reservation }),
-            settings,
-            at_free_limit: AtomicBool::new(false),
+            context,
             upstream_exhausted: AtomicBool::new(false),
             upstream_allocs: AtomicUsize::new(0),
             upstream_frees: AtomicUsize::new(0),
@@ -111,21 +107,21 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// Rounds a request of `bytes` up to its size class. A size above 2 GiB is returned unchanged;
     /// zero counts as one byte.
     pub fn rounded(&self, bytes: u64) -> u64 {
-        self.settings.classes.round(bytes.max(1))
+        self.context.settings.classes.round(bytes.max(1))
     }
 
     /// Limit of the memory that the pool takes from its upstream, in bytes. `None` if unlimited.
     /// A reservation ([`CachingPoolBuilder::build`](super::CachingPoolBuilder::build)) is always
     /// limited, at most to the device's memory.
     pub fn max_bytes(&self) -> Option<u64> {
-        let unlimited = self.settings.classes.round_to_block(u64::MAX >> 1);
-        Some(self.settings.max_bytes).filter(|max| *max < unlimited)
+        let unlimited = self.context.settings.classes.round_to_block(u64::MAX >> 1);
+        Some(self.context.settings.max_bytes).filter(|max| *max < unlimited)
     }
 
     /// The layout of the live block at `ptr`, as it was requested, for callers that free by address
     /// alone. `None` if no live block starts there.
     pub fn layout_of(&self, ptr: DevicePtr<u8>) -> Option<Layout> {
-        self.live.layout_at(address_of(ptr))
+        self.context.blocks.layout_at(address_of(ptr))
     }
 
     /// The upstream allocator.
@@ -159,8 +155,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         layout: Layout,
         stream: &Stream,
     ) -> Option<DevicePtr<u8>> {
-        let merges = self.at_free_limit.load(Relaxed);
-        let alloc = |cache: &StreamCache| cache.alloc(need, layout, merges, &self.live);
+        let alloc = |cache: &StreamCache| cache.alloc(need, layout);
         self.streams.with(stream, alloc).map(ptr_at)
     }
 
@@ -176,8 +171,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         layout: Layout,
         stream: &Stream,
     ) -> FreeOutcome {
-        let merges = self.at_free_limit.load(Relaxed);
-        let free = |cache: &StreamCache| cache.free_recent(address, layout, merges, &self.live);
+        let free = |cache: &StreamCache| cache.free_recent(address, layout);
         self.streams.with(stream, free)
     }
 
@@ -195,7 +189,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             FreeOutcome::Cached => {}
             FreeOutcome::Overflow { .. } | FreeOutcome::Huge(_) => self.share_surplus(outcome, stream),
             FreeOutcome::Unknown => {
-                let id = self.live.claim(address, layout)?;
+                let id = self.context.blocks.claim(address, layout)?;
                 self.cache_block(id, layout, stream);
             }
         }
@@ -206,9 +200,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     #[inline]
     fn cache_block(&self, id: BlockId, layout: Layout, stream: &Stream) {
         let requested = layout.size() as u64;
-        let merges = self.at_free_limit.load(Relaxed);
-        let block = (id, self.live.slot(id));
-        let free = |cache: &StreamCache| cache.bins().free(block, requested, merges, &self.live);
+        let free = |cache: &StreamCache| cache.bins().free(id, requested);
         let outcome = self.streams.with(stream, free);
         if outcome != FreeOutcome::Cached {
             self.share_surplus(outcome, stream);
@@ -223,12 +215,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         // or in the shared state.
         let mut shared = lock(&self.shared);
         let blocks = match outcome {
-            FreeOutcome::Overflow { class, limit } => cache.bins().take_surplus(class, limit, &self.live),
+            FreeOutcome::Overflow { class, limit } => cache.bins().take_surplus(class, limit),
             FreeOutcome::Huge(id) => vec![id],
             FreeOutcome::Cached | FreeOutcome::Unknown => return,
         };
         let order = shared.order_of(&cache);
-        shared.free(blocks, order, &self.live);
+        shared.free(blocks, order);
     }
 }
 
@@ -250,10 +242,10 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
 
     #[inline]
     fn allocate(&self, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        check_request(&self.settings.name, self.device(), layout, stream)?;
+        check_request(&self.context.settings.name, self.device(), layout, stream)?;
         // Through the pool: a local copy of the classes would be stored and loaded again.
-        let Some(need) = self.settings.classes.need(layout) else {
-            return Err(self.settings.classes.unsupported(&self.settings.name, layout));
+        let Some(need) = self.context.settings.classes.need(layout) else {
+            return Err(self.context.settings.classes.unsupported(&self.context.settings.name, layout));
         };
         match self.alloc_cached(&need, layout, stream) {
             Some(ptr) => Ok(ptr),
@@ -265,7 +257,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
     unsafe fn deallocate(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         self.device().same_as(stream.device(), "the stream")?;
         let address = address_of(ptr);
-        if !self.settings.is_ordered {
+        if !self.context.settings.is_ordered {
             stream.settle()?;
         }
         // SAFETY: the caller's promises P1 and P2. The stream is of the device: checked above (P3).
@@ -308,7 +300,7 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
             self.device().driver().drain();
         }
         if blocks > 0 {
-            let pool = &self.settings.name;
+            let pool = &self.context.settings.name;
             tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
         }
         self.release_all();
@@ -358,7 +350,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
                 hooked: rung(Rung::Hooked),
                 failed: rung(Rung::Failed),
             },
-            classes: counts.by_class(self.settings.classes),
+            classes: counts.by_class(self.context.settings.classes),
         }
     }
 
@@ -368,11 +360,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
         let usage = self.usage();
         let (space, live) = {
             let shared = lock(&self.shared);
-            (shared.space(&self.live, !self.settings.is_fixed), self.live.slots())
+            (shared.space(!self.context.settings.is_fixed), self.context.blocks.slots())
         };
         let live = live.into_iter().filter(|slot| slot.is_live());
         let live: Vec<_> = live.map(|slot| (slot.address(), slot.bytes())).collect();
-        let report = MemoryReport::new(&*self.settings.name, usage);
+        let report = MemoryReport::new(&*self.context.settings.name, usage);
         let report = report.with_space(space, live.iter().copied().map(Extent::used)).held_by_size(live);
         let failed = self.rungs[Rung::Failed as usize].load(Relaxed) as u64;
         MemoryReport { failed_allocations: Some(failed), limit_bytes: self.max_bytes(), ..report }.concluded()
@@ -386,7 +378,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             ClaimError::Layout(given) => wrong_layout(given, layout),
             ClaimError::Unknown => self.explain_unknown(address),
         };
-        invalid_free(&*self.settings.name, address, why)
+        invalid_free(&*self.context.settings.name, address, why)
     }
 
     /// Describes an address at which no block starts.
@@ -398,8 +390,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
             return why.into();
         }
         let has = |start: u64, bytes: u64| start <= address && address - start < bytes;
-        let found = self.live.slots().into_iter().find(|slot| has(slot.address(), slot.bytes()));
-        let live = found.and_then(|slot| Some((slot.address(), self.live.layout_at(slot.address())?)));
+        let found = self.context.blocks.slots().into_iter().find(|slot| has(slot.address(), slot.bytes()));
+        let live =
+            found.and_then(|slot| Some((slot.address(), self.context.blocks.layout_at(slot.address())?)));
         match live {
             Some((start, layout)) => inside_block(start, layout),
             None => "no live block contains the address: its block was freed, or never allocated".into(),
@@ -425,7 +418,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// The size and class of every block of a pool of equal blocks.
     #[inline]
     pub(in crate::host_pools) fn need_of_equal(&self) -> Need {
-        self.settings.classes.need_of_equal()
+        self.context.settings.classes.need_of_equal()
     }
 
     /// Allocates a block that the stream's cache does not have. `None` if all blocks are live,

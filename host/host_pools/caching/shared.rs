@@ -17,9 +17,10 @@
 //! None of that waits on the host, unless a queue of the driver is full.
 
 use super::arena::{Arena, OrderTag};
-use super::blocks::{BlockId, BlockInfo, BlockMap, SHARED};
+use super::blocks::{BlockId, BlockInfo, SHARED};
 use super::cache::{ANY_STREAM, Key, StreamCache, StreamEnd};
-use super::class::{Classes, Need};
+use super::class::Need;
+use super::context::Context;
 use super::slabs::{Slabs, slab_blocks};
 use super::stats::Counts;
 use crate::driver::{Device, Event, Stream};
@@ -38,28 +39,25 @@ const MAX_OTHERS: usize = 32;
 
 pub(super) struct Shared {
     pub arena: Arena,
-    classes: Classes,
     slabs: Slabs,
     orders: OrderTable,
     /// Caches that have extents, by owner number. The cache of an ended stream stays as long as one
     /// of its extents contains a block.
     owners: HashMap<u32, Arc<StreamCache>, FixedState>,
-    /// Minimum size of a new extent, if the piece is that large.
-    extent: u64,
+    context: Arc<Context>,
     /// Counts of the caches of streams that have ended.
     pub retired: Counts,
 }
 
 impl Shared {
-    pub fn new(classes: Classes, extent: u64) -> Shared {
+    pub fn new(context: Arc<Context>) -> Shared {
         Shared {
             arena: Arena::default(),
-            classes,
-            slabs: Slabs::new(classes),
+            slabs: Slabs::new(context.clone()),
             orders: OrderTable::new(),
             owners: HashMap::default(),
-            extent,
-            retired: Counts::new(classes),
+            retired: Counts::new(context.settings.classes),
+            context,
         }
     }
 
@@ -69,13 +67,13 @@ impl Shared {
     }
 
     /// Frees blocks that are in no cache.
-    pub fn free(&mut self, blocks: Vec<BlockId>, order: OrderTag, live: &BlockMap) {
+    pub fn free(&mut self, blocks: Vec<BlockId>, order: OrderTag) {
         for id in blocks {
-            let slot = live.slot(id);
+            let slot = self.context.blocks.slot(id);
             match slot.class().filter(|_| slot.is_small()) {
                 Some(class) => self.slabs.free(id, slot.piece(), class, order),
                 None => {
-                    let node = self.release_piece(id, live);
+                    let node = self.release_piece(id);
                     self.arena.free(node, order);
                 }
             }
@@ -84,13 +82,14 @@ impl Shared {
 
     /// Returns the piece of a large free block and forgets the block. If it was cut from an extent,
     /// the piece leaves the extent.
-    fn release_piece(&mut self, id: BlockId, live: &BlockMap) -> u32 {
-        let (owner, node) = (live.slot(id).owner(), live.slot(id).piece());
+    fn release_piece(&mut self, id: BlockId) -> u32 {
+        let slot = self.context.blocks.slot(id);
+        let (owner, node) = (slot.owner(), slot.piece());
         let Some(cache) = self.owners.get(&owner).filter(|_| owner != SHARED) else {
-            live.remove(id);
+            self.context.blocks.remove(id);
             return node;
         };
-        let node = cache.bins().extents.release_block(&mut self.arena, id, live);
+        let node = cache.bins().extents.release_block(&mut self.arena, id);
         self.drop_owner_if_empty(owner);
         node
     }
@@ -126,14 +125,15 @@ impl Shared {
     }
 
     /// Cuts a new extent for the cache from a free piece, and allocates a block from it.
-    fn adopt(&mut self, node: u32, need: Need, cache: &Arc<StreamCache>, live: &BlockMap) -> Option<BlockId> {
+    fn adopt(&mut self, node: u32, need: Need, cache: &Arc<StreamCache>) -> Option<BlockId> {
         let (start, bytes) = (self.arena.start(node), self.arena.bytes(node));
         let min = start.next_multiple_of(need.align) - start + need.bytes;
-        let wanted = min.max(self.extent);
+        let extent = self.context.settings.extent();
+        let wanted = min.max(extent);
         // A piece that only this stream can use becomes an extent undivided. So does a
         // piece if its remainder would be smaller than an extent.
         let is_own = self.arena.order(node) != Some(OrderTag::IDLE) || self.orders.has_one_stream();
-        let is_undivided = is_own || bytes - wanted.min(bytes) < self.extent;
+        let is_undivided = is_own || bytes - wanted.min(bytes) < extent;
         let wanted = if is_undivided { bytes } else { wanted };
         let own = self.orders.of_key(cache.key).filter(|_| is_own);
         let piece = self.arena.cut(node, wanted, 1);
@@ -150,7 +150,7 @@ impl Shared {
         // in between.
         let mut bins = cache.bins();
         pieces.into_iter().for_each(|piece| bins.extents.adopt(&mut self.arena, piece));
-        bins.extents.cut(&need, live).map(|(id, _)| id)
+        bins.extents.cut(&need).map(|(id, _)| id)
     }
 
     /// Allocates a block of one of `orders` for a cache. For a small class, up to `max - 1`
@@ -161,40 +161,40 @@ impl Shared {
         need: Need,
         max: usize,
         cache: &Arc<StreamCache>,
-        live: &BlockMap,
     ) -> Option<BlockId> {
         if let (true, Some(class)) = (need.is_small, need.class) {
             return orders.iter().find_map(|order| {
-                let mut more = self.slabs.alloc(*order, class, max, live);
+                let mut more = self.slabs.alloc(*order, class, max);
                 let id = more.pop()?;
                 // Under this lock, a thread that flushes all caches finds these blocks in the
                 // cache.
-                cache.bins().refill(class, &more, live);
+                cache.bins().refill(class, &more);
                 Some(id)
             });
         }
         let fits = orders.iter().filter_map(|order| self.arena.fit(*order, need.bytes, need.align));
         let node = fits.min_by_key(|node| self.arena.bytes(*node))?;
         if need.class.is_some() && cache.owner != SHARED {
-            return self.adopt(node, need, cache, live);
+            return self.adopt(node, need, cache);
         }
         let node = self.arena.cut(node, need.bytes, need.align);
         let (address, owner, piece) = (self.arena.start(node), SHARED, node);
         let Need { bytes, class, .. } = need;
-        Some(live.insert(BlockInfo { address, bytes, owner, piece, class, is_small: false }))
+        Some(self.context.blocks.insert(BlockInfo { address, bytes, owner, piece, class, is_small: false }))
     }
 
     /// Cuts a slab for a class from a piece of one of `orders`. With `any_size`, the slab is as
     /// large as fits.
-    pub fn add_slab(&mut self, orders: &[OrderTag], class: usize, any_size: bool, live: &BlockMap) -> bool {
-        let (bytes, align) = (self.classes.bytes(class), self.classes.align(class));
+    pub fn add_slab(&mut self, orders: &[OrderTag], class: usize, any_size: bool) -> bool {
+        let classes = self.context.settings.classes;
+        let (bytes, align) = (classes.bytes(class), classes.align(class));
         let mut blocks = slab_blocks(bytes);
         loop {
             let fit =
                 |order: &OrderTag| self.arena.fit(*order, blocks * bytes, align).map(|node| (node, *order));
             if let Some((node, order)) = orders.iter().find_map(fit) {
                 let node = self.arena.cut(node, blocks * bytes, align);
-                self.slabs.add((node, self.arena.start(node)), blocks, class, order, live);
+                self.slabs.add((node, self.arena.start(node)), blocks, class, order);
                 return true;
             }
             if !any_size || blocks == 1 {
@@ -207,8 +207,8 @@ impl Shared {
     /// Turns fully free slabs back into pieces. The blocks of a slab must have at most one order
     /// besides idle, which the piece gets. With `to`, they may have several orders, and the piece
     /// gets `to`. A slab stays if `accepts` rejects the order of one of its blocks.
-    pub fn dissolve(&mut self, accepts: impl Fn(OrderTag) -> bool, to: Option<OrderTag>, live: &BlockMap) {
-        for (node, order) in self.slabs.dissolve(accepts, to, live) {
+    pub fn dissolve(&mut self, accepts: impl Fn(OrderTag) -> bool, to: Option<OrderTag>) {
+        for (node, order) in self.slabs.dissolve(accepts, to) {
             self.arena.free(node, order);
         }
     }
@@ -227,24 +227,26 @@ impl Shared {
 
     /// The segments, and the used pieces: live blocks and, unless slabs are ignored, entire slabs
     /// with a live block.
-    pub fn space(&self, live: &BlockMap, has_slabs: bool) -> Space {
-        let used = live.slots().into_iter().filter(|slot| slot.is_live()).map(|slot| {
-            match slot.is_small() && has_slabs {
-                true => {
-                    let slab = slot.piece();
-                    Extent { start: self.arena.start(slab), bytes: self.arena.bytes(slab) }
+    pub fn space(&self, has_slabs: bool) -> Space {
+        let used =
+            self.context.blocks.slots().into_iter().filter(|slot| slot.is_live()).map(|slot| {
+                match slot.is_small() && has_slabs {
+                    true => {
+                        let slab = slot.piece();
+                        Extent { start: self.arena.start(slab), bytes: self.arena.bytes(slab) }
+                    }
+                    false => Extent { start: slot.address(), bytes: slot.bytes() },
                 }
-                false => Extent { start: slot.address(), bytes: slot.bytes() },
-            }
-        });
+            });
         let segments = self.arena.segments().map(|of| Extent { start: of.start, bytes: of.bytes });
         Space::new(segments.collect(), used.collect())
     }
 
     /// Bytes of the longest contiguous free range, of any order, or of the largest free block.
-    pub fn largest(&self, live: &BlockMap) -> u64 {
-        let free = live.slots().into_iter().filter(|slot| !slot.is_live()).map(|slot| slot.bytes());
-        free.max().unwrap_or(0).max(self.space(live, true).largest_free())
+    pub fn largest(&self) -> u64 {
+        let free =
+            self.context.blocks.slots().into_iter().filter(|slot| !slot.is_live()).map(|slot| slot.bytes());
+        free.max().unwrap_or(0).max(self.space(true).largest_free())
     }
 }
 
@@ -324,13 +326,13 @@ impl Shared {
 #[cfg(test)]
 impl Shared {
     /// I1, and the invariants of the parts.
-    pub fn check(&self, live: &BlockMap) {
+    pub fn check(&self) {
         let all = self.arena.orders().chain(self.slabs.orders());
         all.for_each(|order| assert!(self.orders.has(order), "I1: {order:?}"));
         self.orders.check();
         self.arena.check();
         self.owners.values().for_each(|cache| cache.bins().extents.check(&self.arena));
-        self.slabs.check(live, |node| self.arena.order(node).is_none());
+        self.slabs.check(|node| self.arena.order(node).is_none());
     }
 }
 

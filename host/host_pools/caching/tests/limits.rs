@@ -3,8 +3,8 @@
 use super::super::arena::OrderTag;
 use super::super::cache::{bin_limit, refill_count};
 use super::super::class::Classes;
+use super::super::context::Settings;
 use super::super::growth::is_out_of_memory;
-use super::super::settings::Settings;
 use super::super::slabs::{refill_bytes, slab_blocks};
 use super::*;
 use crate::error::{Bytes, Error, InvalidRequest};
@@ -49,7 +49,7 @@ fn a_refill_takes_a_small_part_of_a_pool_of_equal_blocks() {
     let of = |blocks: u64| Settings::of_equal("a pool".into(), 512, 512 * blocks).max_refill(512);
     assert_eq!([1, 31, 32, 63, 64, 1000].map(of), [1, 1, 1, 1, 2, 31]);
     let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&Device::cpu())).unwrap();
-    assert_eq!(pool.settings.max_refill(512), usize::MAX);
+    assert_eq!(pool.context.settings.max_refill(512), usize::MAX);
 }
 
 /// At most 16 MiB, at most a segment, and at most 1/32 of the pool.
@@ -58,7 +58,7 @@ fn an_extent_is_a_small_part_of_the_pool() {
     let device = Device::cpu();
     let extent = |max: u64, segment: u64| {
         let builder = CachingPool::builder().max_bytes(max).segment_bytes(segment);
-        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().settings.extent()
+        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().context.settings.extent()
     };
     assert_eq!(extent(1 << 40, 32 * M), 16 * M);
     assert_eq!(extent(1 << 40, 4 * M), 4 * M);
@@ -71,7 +71,7 @@ fn free_memory_is_limited_by_streams_by_the_pool_and_by_the_device() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 320 * M);
     let spare = |max: u64, streams| {
         let builder = CachingPool::builder().max_bytes(max).spare_bytes(3 * M);
-        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().settings.spare(streams)
+        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().context.settings.spare(streams)
     };
     assert_eq!([1, 2, 3, 4, 100].map(|streams| spare(1 << 40, streams)), [3, 6, 9, 10, 10].map(|n| n * M));
     assert_eq!([0, 1, 2, 3].map(|streams| spare(128 * M, streams)), [0, 3, 4, 4].map(|n| n * M));
@@ -229,17 +229,18 @@ fn every_order_is_new() {
 
 /// Which blocks a bin serves and keeps.
 mod bins {
-    use super::super::super::blocks::{BlockInfo, BlockMap, SHARED};
+    use super::super::super::blocks::{BlockInfo, SHARED};
     use super::super::super::cache::{Bins, FreeOutcome, recent_index};
-    use super::super::super::class::Classes;
+    use super::super::super::context::Context;
+    use crate::host_pools::CachingPool;
     use std::alloc::Layout;
+    use std::sync::Arc;
 
     const MIB: u64 = 1 << 20;
 
     struct Fixture {
         bins: Bins,
-        live: BlockMap,
-        classes: Classes,
+        context: Arc<Context>,
         /// Sizes of the blocks that exceeded a limit.
         surplus: Vec<u64>,
     }
@@ -247,8 +248,9 @@ mod bins {
     impl Fixture {
         /// Caches large blocks of these sizes one by one.
         fn new(sizes: &[u64]) -> Fixture {
-            let (classes, live) = (Classes::new(512, 1, 64 << 10).unwrap(), BlockMap::new());
-            let mut of = Fixture { bins: Bins::new(classes, SHARED), live, classes, surplus: Vec::new() };
+            let context = Arc::new(Context::new(CachingPool::builder().check().unwrap()));
+            let bins = Bins::new(context.clone(), SHARED);
+            let mut of = Fixture { bins, context, surplus: Vec::new() };
             for (n, bytes) in (0..).zip(sizes) {
                 // At odd multiples of 512 B, except the first.
                 of.cache(n * 256 * MIB + n.min(1) * 512, *bytes);
@@ -257,25 +259,25 @@ mod bins {
         }
 
         fn cache(&mut self, address: u64, bytes: u64) {
-            let class = Some(self.classes.index(bytes));
+            let class = Some(self.context.settings.classes.index(bytes));
             let info = BlockInfo { address, bytes, owner: SHARED, piece: 0, class, is_small: false };
-            let id = self.live.insert(info);
-            if let FreeOutcome::Overflow { class, limit } =
-                self.bins.free((id, self.live.slot(id)), bytes, false, &self.live)
-            {
-                let surplus = self.bins.take_surplus(class, limit, &self.live);
-                self.surplus.extend(surplus.into_iter().map(|id| self.live.slot(id).bytes()));
+            let id = self.context.blocks.insert(info);
+            if let FreeOutcome::Overflow { class, limit } = self.bins.free(id, bytes) {
+                let surplus = self.bins.take_surplus(class, limit);
+                self.surplus.extend(surplus.into_iter().map(|id| self.context.blocks.slot(id).bytes()));
             }
         }
 
         /// Allocates, checks that the block is remembered, and returns its size.
         fn alloc(&mut self, bytes: u64, align: usize) -> Option<u64> {
             let layout = Layout::from_size_align(bytes as usize, align).unwrap();
-            let address = self.bins.alloc(&self.classes.need(layout)?, layout, false, &self.live)?;
+            let need = self.context.settings.classes.need(layout)?;
+            let address = self.bins.alloc(&need, layout)?;
             let same_place = |other: &u64| recent_index(*other) == recent_index(address);
             let other = (1..).map(|n| address + 512 * n).find(same_place)?;
             assert!(self.bins.take_recent(other).is_none(), "another address in the same place");
-            let slot = self.live.slot(self.bins.take_recent(address).expect("allocated last").id);
+            let claim = self.bins.take_recent(address).expect("allocated last");
+            let slot = self.context.blocks.slot(claim.id);
             assert!(slot.is_live() && self.bins.take_recent(address).is_none());
             Some(slot.bytes())
         }

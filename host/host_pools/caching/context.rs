@@ -1,8 +1,10 @@
-//! The checked settings of a caching pool.
+//! The checked settings of a caching pool, and the context that its parts share.
 
+use super::blocks::BlockMap;
 use super::class::Classes;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The hook called when the pool is out of memory.
 #[derive(Clone)]
@@ -75,5 +77,31 @@ impl Settings {
     /// Limits the free memory to its fraction of the device memory.
     pub fn limit_spare(&mut self, device_bytes: u64) {
         self.max_spare = self.max_spare.min(device_bytes / SPARE_DIVISOR);
+    }
+}
+
+/// What each part of a pool uses, whichever locks it holds.
+pub(super) struct Context {
+    pub settings: Settings,
+    pub blocks: BlockMap,
+    at_free_limit: AtomicBool,
+}
+
+impl Context {
+    pub fn new(settings: Settings) -> Context {
+        Context { settings, blocks: BlockMap::new(), at_free_limit: AtomicBool::new(false) }
+    }
+
+    /// Whether the free memory had reached its limit at the last check. Caches then merge large
+    /// blocks instead of keeping them.
+    #[inline]
+    pub fn at_free_limit(&self) -> bool {
+        // ordering: relaxed; a hint.
+        self.at_free_limit.load(Relaxed)
+    }
+
+    pub fn set_at_free_limit(&self, at_free_limit: bool) {
+        // ordering: relaxed; a hint.
+        self.at_free_limit.store(at_free_limit, Relaxed);
     }
 }

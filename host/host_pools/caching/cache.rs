@@ -15,7 +15,7 @@
 
 use super::blocks::{BlockId, Claim, SHARED, Slot};
 use super::class::Need;
-use super::context::Context;
+use super::context::{Context, Settings};
 use super::extents::Extents;
 use super::stats::{Counts, Tally};
 use crate::driver::{Device, EventBackend, Stream, StreamId, StreamWatcher, WeakStream};
@@ -377,6 +377,12 @@ impl Bins {
                 }
             }
         }
+    }
+
+    /// Forgets all blocks and the pool: threads may remember the cache for longer.
+    pub fn close(&mut self) {
+        let context = Context::new(Settings::of_equal(String::new(), 1, 1));
+        *self = Bins::new(Arc::new(context), SHARED);
     }
 
     /// Whether the cache was used since the last call.

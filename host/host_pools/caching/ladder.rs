@@ -1,5 +1,6 @@
-//! The fallback ladder for requests that the stream's own cache cannot serve: rung after rung,
-//! until one finds memory.
+//! The fallback ladder for requests that the stream's own cache cannot serve. Each rung is tried
+//! until one finds memory; [`RungStats`](super::RungStats) counts the rung that did. From top to
+//! bottom:
 //!
 //! - `shared`: memory that is free for this stream or idle. The only driver calls poll pending
 //!   events. From the shared state a large request takes an extent for the stream's cache. A small
@@ -8,7 +9,7 @@
 //!   (`spare_bytes`), the rung also searches the memory that the stream itself caches, after
 //!   coalescing, and then memory that other streams have freed and passed, with an event recorded
 //!   on each stream that has work left.
-//! - `grown`: new memory of the upstream.
+//! - `grown`: new memory of the upstream; before the second part of `done` if the limit permits it.
 //! - `stolen`: free blocks of other streams; this stream waits for them on the device.
 //! - `released`: cached segments are released, and the upstream is asked again.
 //! - `waited`: the host waits for all pending work; then `stolen` and `released` are tried once
@@ -34,7 +35,7 @@ use super::arena::OrderTag;
 use super::blocks::BlockId;
 use super::cache::{StreamCache, refill_count};
 use super::class::Need;
-use super::growth::{GrowFailure, Growth, Source};
+use super::growth::{Failure, Growth, Source, none_if_short};
 use super::pool::CachingPool;
 use super::shared::{MAX_BUSY, Shared};
 use super::slabs::refill_bytes;
@@ -61,50 +62,81 @@ pub(super) const MAX_GROWTHS: usize = 8;
 
 /// A request that is served by the ladder, its stream and the stream's cache.
 pub(super) struct Request<'a> {
-    pub need: Need,
-    pub stream: &'a Stream,
-    pub cache: &'a Arc<StreamCache>,
+    need: Need,
+    stream: &'a Stream,
+    cache: &'a Arc<StreamCache>,
+    /// Whether the pool may grow before it coalesces what streams cache.
+    grows_early: bool,
+    /// Why it could not, if not for lack of memory.
+    early_error: Option<Error>,
+    /// Why no rung has found memory.
+    failure: Failure,
 }
 
 impl Request<'_> {
     /// Whether flushing this bin may help: the bin of a small request's class, or all large bins
     /// for a large request.
-    pub fn may_use(&self, class: usize, first_large: usize) -> bool {
+    fn may_use(&self, class: usize, first_large: usize) -> bool {
         if self.need.is_small { self.need.class == Some(class) } else { class >= first_large }
     }
 }
 
+/// Finds a block, which is not live yet. `None` if the next rung is to be tried.
+type Find<A> = fn(&CachingPool<A>, &mut Request<'_>) -> Result<Option<BlockId>>;
+
 impl<A: DeviceAllocator> CachingPool<A> {
-    /// Allocates a block that the stream's cache does not have. Returns its address, or why the
-    /// allocation failed.
+    const LADDER: [(Rung, Find<A>); 8] = [
+        (Rung::Shared, Self::find_shared),
+        (Rung::Done, Self::find_done_by_idle),
+        (Rung::Grown, Self::find_grown_early),
+        (Rung::Done, Self::find_done),
+        (Rung::Grown, Self::find_grown),
+        (Rung::Stolen, Self::find_stolen),
+        (Rung::Released, Self::find_released),
+        (Rung::Waited, Self::find_waited),
+    ];
+
+    /// The ladder of a pool of equal blocks, which does not grow.
+    const LADDER_OF_EQUAL: [(Rung, Find<A>); 4] = [
+        (Rung::Shared, Self::find_shared),
+        (Rung::Done, Self::find_done),
+        (Rung::Stolen, Self::find_stolen),
+        (Rung::Waited, Self::find_waited_of_equal),
+    ];
+
+    /// Allocates a block that the stream's cache does not have, and returns its address.
     #[cold]
     pub(super) fn alloc_by_ladder(
         &self,
         need: Need,
         layout: Layout,
         stream: &Stream,
-    ) -> Result<Result<u64, GrowFailure>> {
-        let cache = self.streams.get(stream);
-        let request = Request { need, stream, cache: &cache };
-        let mut hooks = 0;
-        loop {
-            match self.run_rungs(&request)? {
-                Ok((found, rung)) => {
-                    self.count(if hooks > 0 { Rung::Hooked } else { rung });
-                    return Ok(Ok(self.make_live(found, &request, layout)));
-                }
-                Err(_) if hooks < MAX_HOOKS && self.call_hook(layout) => hooks += 1,
-                Err(failure) => {
-                    self.count(Rung::Failed);
-                    return Ok(Err(failure));
+    ) -> Result<u64, Failure> {
+        let cache = &self.streams.get(stream);
+        let failure = Failure::Limit;
+        let mut request = Request { need, stream, cache, grows_early: false, early_error: None, failure };
+        let ladder = match self.context.settings.is_fixed {
+            true => &Self::LADDER_OF_EQUAL[..],
+            false => &Self::LADDER[..],
+        };
+        for hooks in 0..=MAX_HOOKS {
+            for (rung, find) in ladder {
+                if let Some(found) = find(self, &mut request)? {
+                    self.count(if hooks > 0 { Rung::Hooked } else { *rung });
+                    return Ok(self.make_live(found, cache, layout));
                 }
             }
+            if hooks == MAX_HOOKS || !self.call_hook(layout) {
+                break;
+            }
         }
+        self.count(Rung::Failed);
+        Err(request.failure)
     }
 
-    fn make_live(&self, id: BlockId, request: &Request<'_>, layout: Layout) -> u64 {
+    fn make_live(&self, id: BlockId, cache: &StreamCache, layout: Layout) -> u64 {
         let claim = self.context.blocks.set_live(id, layout);
-        request.cache.bins().count_miss(claim, layout.size() as u64);
+        cache.bins().count_miss(claim, layout.size() as u64);
         self.context.blocks.slot(id).address()
     }
 
@@ -115,75 +147,133 @@ impl<A: DeviceAllocator> CachingPool<A> {
     fn call_hook(&self, layout: Layout) -> bool {
         self.context.settings.hook.as_ref().is_some_and(|hook| (hook.0)(layout.size() as u64))
     }
+}
 
-    /// All rungs but the hook.
-    fn run_rungs(&self, request: &Request<'_>) -> Result<Result<(BlockId, Rung), GrowFailure>> {
-        if let Some(found) = self.find_shared(request) {
-            return Ok(Ok((found, Rung::Shared)));
+/// The rungs, in their order.
+impl<A: DeviceAllocator> CachingPool<A> {
+    /// Finds memory that is free for this stream or idle.
+    fn find_shared(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        Ok(self.search_shared(request))
+    }
+
+    /// Finds memory that idle streams have freed, if the pool may grow otherwise. Busy streams keep
+    /// memory that they will allocate again.
+    fn find_done_by_idle(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        request.grows_early = self.may_grow_early(request);
+        if !request.grows_early || self.streams.count() <= 1 {
+            return Ok(None);
         }
-        if self.context.settings.is_fixed {
-            return self.run_rungs_of_fixed(request);
+        let mut shared = lock(&self.shared);
+        let is_idle =
+            |cache: &StreamCache| cache.stream(self.device()).is_some_and(|stream| stream.is_idle());
+        // A cache that was used since the last check will allocate its blocks again.
+        self.flush_others(&mut shared, request, |cache, wanted| {
+            wanted && !cache.bins().was_used() && is_idle(cache)
+        });
+        Ok(self.find_coalesced(&mut shared, request, false))
+    }
+
+    /// Grows the pool, unless another thread holds the source's lock: waiting for it may take as
+    /// long as a kernel. An error is returned only if the pool's free memory does not suffice.
+    fn find_grown_early(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        if !request.grows_early {
+            return Ok(None);
         }
-        let mut failed = None;
-        if self.may_grow_early(request) {
-            if let Some(found) = self.find_idle(request) {
-                return Ok(Ok((found, Rung::Done)));
+        let mut source = match self.source.try_lock() {
+            Ok(source) => source,
+            Err(TryLockError::Poisoned(source)) => source.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        none_if_short(self.grow_and_find(&mut source, request)).or_else(|error| {
+            tracing::warn!(%error, "a caching pool could not grow and searches its free memory");
+            request.early_error = Some(error);
+            Ok(None)
+        })
+    }
+
+    /// Finds memory that this stream caches, then memory that other streams have freed and passed.
+    fn find_done(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        Ok(self.search_done(request))
+    }
+
+    /// Grows the pool, unless that failed already and not for lack of memory.
+    fn find_grown(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        if let Some(error) = request.early_error.take() {
+            return Err(error);
+        }
+        match self.grow_and_find(&mut lock(&self.source), request) {
+            Ok(found) => Ok(Some(found)),
+            Err(Failure::Fault(error)) => Err(error),
+            Err(failure) => {
+                request.failure = failure;
+                Ok(None)
             }
-            match self.try_grow(request) {
-                Ok(Some(found)) => return Ok(Ok((found, Rung::Grown))),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a caching pool could not grow and searches its free memory");
-                    failed = Some(error);
+        }
+    }
+
+    /// Finds pending memory of other streams; this stream waits for it on the device.
+    fn find_stolen(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        let mut shared = lock(&self.shared);
+        self.flush_all(&mut shared);
+        shared.poll(usize::MAX);
+        let own = shared.order_of(request.cache);
+        if let Some(found) = self.find_dissolved(&mut shared, request, true) {
+            return Ok(Some(found));
+        }
+        for (order, event) in shared.pending() {
+            if shared.serves(order, request.need) {
+                request.stream.wait(&event)?;
+                if let Some(found) = self.find(&mut shared, &[order], request, true) {
+                    return Ok(Some(found));
                 }
             }
         }
-        if let Some(found) = self.find_completed(request) {
-            return Ok(Ok((found, Rung::Done)));
+        shared.follow_all(request.stream, own)?;
+        Ok(self.find_dissolved(&mut shared, request, true))
+    }
+
+    /// Releases cached segments, then allocates from the upstream again.
+    fn find_released(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
+        let mut source = lock(&self.source);
+        self.flush_all(&mut lock(&self.shared));
+        if self.release_segments(&mut source).0 == 0 {
+            return Ok(None);
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let grown = self.find_grown(&mut lock(&self.source), request)?;
-        let failure = match grown {
-            Ok(found) => return Ok(Ok((found, Rung::Grown))),
-            Err(failure) => failure,
-        };
-        if let Some(found) = self.steal(request)? {
-            return Ok(Ok((found, Rung::Stolen)));
-        }
-        if let Some(found) = self.release_and_grow(request)? {
-            return Ok(Ok((found, Rung::Released)));
-        }
+        none_if_short(self.grow_and_find(&mut source, request))
+    }
+
+    /// Waits on the host for all pending work, then tries the two rungs before again.
+    fn find_waited(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
         self.wait_for_pending();
-        if let Some(found) = self.steal(request)? {
-            return Ok(Ok((found, Rung::Waited)));
+        match self.find_stolen(request)? {
+            None => self.find_released(request),
+            found => Ok(found),
         }
-        Ok(self.release_and_grow(request)?.map(|found| (found, Rung::Waited)).ok_or(failure))
     }
 
-    /// The rungs of a pool of equal blocks, which does not grow. It fails only if at one moment all
-    /// blocks were live or in transit.
-    fn run_rungs_of_fixed(&self, request: &Request<'_>) -> Result<Result<(BlockId, Rung), GrowFailure>> {
-        if let Some(found) = self.find_completed(request) {
-            return Ok(Ok((found, Rung::Done)));
-        }
+    /// Waits until a block is found, or all blocks were live or in transit at one moment.
+    fn find_waited_of_equal(&self, request: &mut Request<'_>) -> Result<Option<BlockId>> {
         for _ in 0..MAX_ATTEMPTS {
-            if let Some(found) = self.steal(request)? {
-                return Ok(Ok((found, Rung::Stolen)));
-            }
             if self.is_empty() {
-                return Ok(Err(GrowFailure::Limit));
+                request.failure = Failure::Limit;
+                return Ok(None);
             }
-            // Blocks of a stream without a marked point, or blocks that were freed since.
+            // For blocks of a stream without a marked point, or blocks that were freed since.
             self.wait_for_pending();
-            if let Some(found) = self.find_completed(request) {
-                return Ok(Ok((found, Rung::Waited)));
+            if let Some(found) = self.search_done(request) {
+                return Ok(Some(found));
+            }
+            if let Some(found) = self.find_stolen(request)? {
+                return Ok(Some(found));
             }
         }
-        Ok(Err(GrowFailure::Raced))
+        request.failure = Failure::Raced;
+        Ok(None)
     }
+}
 
+/// The steps by which rungs find more memory.
+impl<A: DeviceAllocator> CachingPool<A> {
     /// Waits on the host until all memory that was freed so far is idle.
     pub(super) fn wait_for_pending(&self) {
         let _range = NamedRange::with_name(|| format!("{}: wait", self.context.settings.name));
@@ -215,18 +305,20 @@ impl<A: DeviceAllocator> CachingPool<A> {
         !at_free_limit
     }
 
-    pub(super) fn out_of_memory(&self, layout: Layout, failure: &GrowFailure) -> Error {
+    /// The error for a request that no rung served.
+    pub(super) fn out_of_memory(&self, layout: Layout, failure: Failure) -> Error {
         let (usage, largest) = (self.usage(), lock(&self.shared).largest());
         let (why, advice) = match failure {
-            GrowFailure::Limit => (
+            Failure::Fault(error) => return error,
+            Failure::Limit => (
                 format!("at most {}", Bytes(self.context.settings.max_bytes)),
                 "free blocks, raise its limit (max_bytes), or free memory in a hook (on_exhausted)",
             ),
-            GrowFailure::Raced => (
+            Failure::Raced => (
                 format!("other threads allocated the memory that it grew by, {MAX_GROWTHS} times"),
                 "try again, free blocks, or allocate from fewer threads at once",
             ),
-            GrowFailure::Upstream(error) => (
+            Failure::Upstream(error) => (
                 format!("its upstream is out of memory: {error}"),
                 "free blocks, run fewer programs on the device, or free memory in a hook (on_exhausted)",
             ),
@@ -242,12 +334,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
             report: None,
         })
     }
-}
-
-/// The searches of the rungs, and the steps by which they find more memory.
-impl<A: DeviceAllocator> CachingPool<A> {
     /// Moves the memory of ended streams behind their last points.
-    pub(super) fn reap(&self, shared: &mut Shared) {
+    fn reap(&self, shared: &mut Shared) {
         for key in self.streams.ended.take() {
             let Some(cache) = self.streams.remove(key) else { continue };
             self.flush(shared, &cache, |_| true);
@@ -257,6 +345,9 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let mut bins = cache.bins();
             bins.count(&mut shared.retired);
             bins.extents.return_numbers();
+            if bins.extents.is_empty() {
+                bins.close();
+            }
         }
     }
 
@@ -313,7 +404,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find_coalesced(shared, request, any_size)
     }
 
-    pub(super) fn find_shared(&self, request: &Request<'_>) -> Option<BlockId> {
+    /// Finds memory that is free for this stream or idle, or in the stream's own extents.
+    fn search_shared(&self, request: &Request<'_>) -> Option<BlockId> {
         let mut shared = lock(&self.shared);
         self.reap(&mut shared);
         shared.poll(MAX_BUSY);
@@ -335,33 +427,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         }
         let own = shared.order_of(cache);
         self.find(shared, &[own, OrderTag::IDLE], request, false)
-    }
-
-    /// Grows the pool, unless another thread holds the source's lock: waiting for it may take as
-    /// long as a kernel.
-    pub(super) fn try_grow(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
-        let mut source = match self.source.try_lock() {
-            Ok(source) => source,
-            Err(TryLockError::Poisoned(source)) => source.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(None),
-        };
-        Ok(self.find_grown(&mut source, request)?.ok())
-    }
-
-    /// Finds memory that idle streams have freed. Busy streams keep memory that they will allocate
-    /// again.
-    pub(super) fn find_idle(&self, request: &Request<'_>) -> Option<BlockId> {
-        if self.streams.count() <= 1 {
-            return None;
-        }
-        let mut shared = lock(&self.shared);
-        let is_idle =
-            |cache: &StreamCache| cache.stream(self.device()).is_some_and(|stream| stream.is_idle());
-        // A cache that was used since the last check will allocate its blocks again.
-        self.flush_others(&mut shared, request, |cache, wanted| {
-            wanted && !cache.bins().was_used() && is_idle(cache)
-        });
-        self.find_coalesced(&mut shared, request, false)
     }
 
     /// Flushes other streams' caches; memory that they have passed becomes idle. `which` selects
@@ -391,7 +456,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.context.settings.classes.first_large()
     }
 
-    pub(super) fn find_completed(&self, request: &Request<'_>) -> Option<BlockId> {
+    /// Searches the caches of this stream, then those of the others, each after coalescing more.
+    fn search_done(&self, request: &Request<'_>) -> Option<BlockId> {
         let mut shared = lock(&self.shared);
         let first_large = self.first_large();
         // Large pieces first: a slab costs more to build than to keep.
@@ -417,14 +483,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.find_dissolved(&mut shared, request, false)
     }
 
-    pub(super) fn find_grown(
-        &self,
-        source: &mut Source,
-        request: &Request<'_>,
-    ) -> Result<Result<BlockId, GrowFailure>> {
+    /// Grows the pool by what the request needs, and finds the block there.
+    fn grow_and_find(&self, source: &mut Source, request: &Request<'_>) -> Result<BlockId, Failure> {
         // While this thread waited for the source, another thread may have grown the pool.
-        if let Some(found) = self.find_shared(request) {
-            return Ok(Ok(found));
+        if let Some(found) = self.search_shared(request) {
+            return Ok(found);
         }
         let (need, classes) = (request.need, self.context.settings.classes);
         let align = need.class.filter(|_| need.is_small).map_or(need.align, |class| classes.align(class));
@@ -437,46 +500,12 @@ impl<A: DeviceAllocator> CachingPool<A> {
         };
         let growth = Growth { bytes: refill_bytes(need), min: need.bytes, align };
         for _ in 0..MAX_GROWTHS {
-            let mut shared = match self.grow(source, own, growth)? {
-                Ok(shared) => shared,
-                Err(failure) => return Ok(Err(failure)),
-            };
+            let mut shared = self.grow(source, own, growth)?;
             if let Some(found) = self.find_dissolved(&mut shared, request, true) {
-                return Ok(Ok(found));
+                return Ok(found);
             }
         }
-        Ok(Err(GrowFailure::Raced))
-    }
-
-    /// Finds pending memory of other streams; this stream waits for it on the device.
-    pub(super) fn steal(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
-        let mut shared = lock(&self.shared);
-        self.flush_all(&mut shared);
-        shared.poll(usize::MAX);
-        let own = shared.order_of(request.cache);
-        if let Some(found) = self.find_dissolved(&mut shared, request, true) {
-            return Ok(Some(found));
-        }
-        for (order, event) in shared.pending() {
-            if shared.serves(order, request.need) {
-                request.stream.wait(&event)?;
-                if let Some(found) = self.find(&mut shared, &[order], request, true) {
-                    return Ok(Some(found));
-                }
-            }
-        }
-        shared.follow_all(request.stream, own)?;
-        Ok(self.find_dissolved(&mut shared, request, true))
-    }
-
-    /// Releases cached segments, then allocates from the upstream again.
-    pub(super) fn release_and_grow(&self, request: &Request<'_>) -> Result<Option<BlockId>> {
-        let mut source = lock(&self.source);
-        self.flush_all(&mut lock(&self.shared));
-        if self.release_segments(&mut source).0 == 0 {
-            return Ok(None);
-        }
-        Ok(self.find_grown(&mut source, request)?.ok())
+        Err(Failure::Raced)
     }
 
     /// Whether no memory is free in any cache or order, at one moment and including all frees up to

@@ -9,7 +9,7 @@ use super::blocks::{BlockId, ClaimError};
 use super::cache::{FreeOutcome, StreamCache, Streams};
 use super::class::Need;
 use super::context::{Context, Settings};
-use super::growth::Source;
+use super::growth::{Failure, Source, none_if_short};
 use super::shared::Shared;
 use super::stats::{CachingPoolStats, Counts, Rung, RungStats};
 use crate::driver::{Device, GrowableBuffer, Stream};
@@ -227,8 +227,11 @@ impl<A: DeviceAllocator> CachingPool<A> {
 impl<A: DeviceAllocator> CachingPool<A> {
     #[cold]
     fn allocate_slow(&self, need: &Need, layout: Layout, stream: &Stream) -> Result<DevicePtr<u8>> {
-        let found = self.alloc_by_ladder(*need, layout, stream)?;
-        found.map(ptr_at).map_err(|failure| explain(self.out_of_memory(layout, &failure), layout, self))
+        match self.alloc_by_ladder(*need, layout, stream) {
+            Ok(address) => Ok(ptr_at(address)),
+            Err(Failure::Fault(error)) => Err(error),
+            Err(failure) => Err(explain(self.out_of_memory(layout, failure), layout, self)),
+        }
     }
 }
 
@@ -304,6 +307,7 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
             tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
         }
         self.release_all();
+        self.streams.all().iter().for_each(|cache| cache.bins().close());
     }
 }
 
@@ -429,6 +433,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
         layout: Layout,
         stream: &Stream,
     ) -> Result<Option<DevicePtr<u8>>> {
-        Ok(self.alloc_by_ladder(self.need_of_equal(), layout, stream)?.ok().map(ptr_at))
+        Ok(none_if_short(self.alloc_by_ladder(self.need_of_equal(), layout, stream))?.map(ptr_at))
     }
 }

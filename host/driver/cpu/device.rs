@@ -6,7 +6,7 @@ use super::memory::{self, Heap};
 use super::pages::CpuVirtualMemory;
 use super::panics::Panics;
 use super::pool::{CpuPool, Pools};
-use super::queues::Queues;
+use super::queue::Queues;
 use super::stream::CpuStream;
 use crate::driver::backend::{
     Backend, DeviceBackend, DeviceInfo, Facts, Function, Image, KernelAttributes, Limits, ModuleBackend,

@@ -9,7 +9,6 @@ mod pages;
 mod panics;
 mod pool;
 mod queue;
-mod queues;
 mod stream;
 
 pub(crate) use device::CpuDevice;

@@ -162,7 +162,7 @@ impl Device {
 
     /// Where kernels run.
     pub fn backend(&self) -> Backend {
-        self.driver().facts().backend
+        self.driver().raw_info().backend
     }
 
     /// The properties of the device and its current free memory.
@@ -282,7 +282,7 @@ impl Eq for Device {}
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.driver().facts().label)
+        write!(f, "{}", self.driver().raw_info().label)
     }
 }
 

@@ -6,8 +6,8 @@ use super::late::LateStreams;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
 use crate::driver::backend::{
-    DeviceBackend, Facts, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend, Transfer,
-    Transfers, VirtualMemory,
+    DeviceBackend, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, RawDeviceInfo, StreamBackend,
+    Transfer, Transfers, VirtualMemory,
 };
 use crate::driver::cpu::CpuDevice;
 use crate::driver::{Device, DeviceInfo};
@@ -86,8 +86,8 @@ impl Transfers for FaultyDevice {
 }
 
 impl DeviceBackend for FaultyDevice {
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
+    fn raw_info(&self) -> &RawDeviceInfo {
+        self.inner.raw_info()
     }
 
     fn info(&self) -> Result<DeviceInfo> {

@@ -107,14 +107,14 @@ impl Device {
         Ok(Device::register(&mut alive(), Box::new(backend), None))
     }
 
-    /// As [`from_raw_context`](Self::from_raw_context), but returns a live device of this context
-    /// if there is one, whichever call made it.
+    /// Returns a live device of this context if there is one, whichever call made it. Otherwise
+    /// makes one, like [`from_raw_context`](Self::from_raw_context).
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver.
     ///
     /// # Safety
-    /// As for [`from_raw_context`](Self::from_raw_context).
+    /// The promises of [`from_raw_context`](Self::from_raw_context).
     pub unsafe fn shared_from_raw_context(context: *mut c_void) -> Result<Device> {
         begin()?;
         // Dropped after the guard: the last handle of a device must not be dropped under the lock.

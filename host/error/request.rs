@@ -13,7 +13,7 @@ pub enum NotSupported {
         what: &'static str,
         /// The backend.
         backend: &'static str,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 

@@ -84,7 +84,7 @@ pub(crate) enum Withheld {
     /// They are in slabs or runs of a size class.
     #[default]
     InClasses,
-    /// The same, or in the quarantine of a debug heap.
+    /// They are in runs of a size class, or in the quarantine of a debug heap.
     InQuarantine,
     /// A bump pool frees them by a reset.
     UntilReset,

@@ -63,7 +63,7 @@ pub enum SimtError {
     /// A thread executed `trap`.
     #[error("{thread} trapped")]
     Trap {
-        /// The thread.
+        /// The thread that executed it.
         thread: Thread,
     },
     /// Two lanes wait for each other in different collectives.

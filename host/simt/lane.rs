@@ -117,7 +117,7 @@ mod tests {
         /// Checks its coordinates, pauses, and ends in one of three ways.
         ///
         /// # Safety
-        /// None.
+        /// The kernel accesses no memory.
         pub unsafe fn ends(how: u32) {
             assert_eq!(thread::block_idx_x(), 7);
             thread::nanosleep(1);

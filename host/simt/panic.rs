@@ -66,7 +66,7 @@ mod tests {
         /// Panics, and again in a destructor.
         ///
         /// # Safety
-        /// None.
+        /// The kernel accesses no memory.
         pub unsafe fn panics_twice() {
             struct Second;
             impl Drop for Second {

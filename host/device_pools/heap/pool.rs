@@ -99,7 +99,7 @@ impl Heap {
     /// for each request for which the heap is out of memory.
     ///
     /// # Errors
-    /// As for [`allocate`](Self::allocate). If the call fails after a launch (while waiting,
+    /// The errors of [`allocate`](Self::allocate). If the call fails after a launch (while waiting,
     /// copying the addresses, or in a later launch), the blocks of the earlier launches stay
     /// allocated until the next reset: their addresses are lost.
     pub fn allocate_many(&self, layouts: &[Layout]) -> Result<Vec<Option<DevicePtr<u8>>>> {

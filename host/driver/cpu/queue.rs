@@ -91,7 +91,7 @@ impl JobQueue {
         Ok(lock(&self.state))
     }
 
-    /// As [`state`](Self::state), after all pushed jobs are done.
+    /// Waits until all pushed jobs are done, then locks the state.
     fn done(&self) -> Result<MutexGuard<'_, State>> {
         Ok(wait_while(&self.changed, self.state()?, |state| state.pending > 0))
     }
@@ -112,13 +112,13 @@ impl JobQueue {
         drop(self.done());
     }
 
-    /// As [`drain`](Self::drain), and reports a failure.
+    /// Waits until all pushed jobs are done, and reports a failure.
     pub fn synchronize(&self) -> Result<()> {
         self.done()?.outcome()
     }
 
-    /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
-    /// stream is not returned again.
+    /// Waits for a synchronisation of the whole device: a reported failure of a closed stream is not
+    /// returned again.
     pub fn settle(&self) -> Result<()> {
         let mut state = self.done()?;
         if state.is_settled() { Ok(()) } else { state.outcome() }

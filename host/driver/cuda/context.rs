@@ -105,7 +105,7 @@ impl Context {
         self.explain(self.api.check(name, call(self.api)))
     }
 
-    /// As [`call`](Self::call), for releasing a resource in `Drop`: a failure is logged.
+    /// Calls the driver to release a resource in `Drop`: a failure is logged.
     pub fn release(&self, name: &'static str, call: impl FnOnce(&Api) -> Status) {
         match self.call(name, call) {
             // At process exit the driver may shut down before our last handles are dropped.

@@ -31,7 +31,7 @@ pub(crate) fn faulty_device(memory_bytes: u64) -> (Device, Arc<Faults>) {
     device_over(Faults::new(true), memory_bytes, None)
 }
 
-/// As [`faulty_device`]; all work of its streams runs late. A driver call runs a job with a
+/// A [`faulty_device`] with streams whose work runs late. A driver call runs a job with a
 /// probability of one in `one_in`, or never if that is 0.
 pub(crate) fn late_device(
     memory_bytes: u64,

@@ -1,7 +1,10 @@
-//! The checked settings of a caching pool, and the context that its parts share.
+//! What the parts of a caching pool share: its checked settings, the context, the state under the
+//! lock of the source, and why an allocation fails.
 
 use super::blocks::BlockMap;
 use super::class::Classes;
+use crate::driver::GrowableBuffer;
+use crate::error::{Error, InvalidRequest, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -103,5 +106,61 @@ impl Context {
     pub fn set_at_free_limit(&self, at_free_limit: bool) {
         // ordering: relaxed; a hint.
         self.at_free_limit.store(at_free_limit, Relaxed);
+    }
+}
+
+/// State guarded by the source's lock.
+pub(super) struct Source {
+    /// Replaces blocks of the upstream, if set.
+    pub reservation: Option<GrowableBuffer>,
+}
+
+/// Why an allocation, or the growth that it needs, failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The limit of the pool.
+    Limit,
+    /// The upstream or the device is out of memory.
+    Upstream(UpstreamError),
+    /// Other threads took the free memory that the growth relied on, on each attempt.
+    Raced,
+    /// Another error of the upstream or the driver: not for lack of memory.
+    Fault(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Fault(error)
+    }
+}
+
+/// What was found, or `None` for lack of memory.
+pub(super) fn none_if_short<T>(found: Result<T, Failure>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Failure::Fault(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The upstream's out-of-memory error. Displayed briefly, because it is embedded in a message of
+/// this pool.
+#[derive(Debug)]
+pub(super) struct UpstreamError(pub Error);
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.brief().fmt(f)
+    }
+}
+
+/// Whether an error means out of memory, rather than a fault.
+pub(super) fn is_out_of_memory(error: &Error) -> bool {
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    const OUT_OF_MEMORY: u32 = 2;
+    match error {
+        Error::OutOfMemory(_) | Error::InvalidRequest(InvalidRequest::Layout { .. }) => true,
+        Error::Driver { code, .. } => *code == OUT_OF_MEMORY,
+        _ => false,
     }
 }

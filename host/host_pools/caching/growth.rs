@@ -9,6 +9,7 @@ use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
 use super::arena::{OrderTag, Segment};
 use super::class::KIND;
+use super::context::{Failure, Source, UpstreamError, is_out_of_memory};
 use super::pool::CachingPool;
 use super::shared::Shared;
 use crate::driver::GrowableBuffer;
@@ -18,65 +19,8 @@ use crate::nvtx::NamedRange;
 use crate::report::unexplained;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// State guarded by the source's lock.
-pub(super) struct Source {
-    /// Replaces blocks of the upstream, if set.
-    pub reservation: Option<GrowableBuffer>,
-}
-
-/// Why an allocation, or the growth that it needs, failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The limit of the pool.
-    Limit,
-    /// The upstream or the device is out of memory.
-    Upstream(UpstreamError),
-    /// Other threads took the free memory that the growth relied on, on each attempt.
-    Raced,
-    /// Another error of the upstream or the driver: not for lack of memory.
-    Fault(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Fault(error)
-    }
-}
-
-/// What was found, or `None` for lack of memory.
-pub(super) fn none_if_short<T>(found: Result<T, Failure>) -> Result<Option<T>> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(Failure::Fault(error)) => Err(error),
-        Err(_) => Ok(None),
-    }
-}
-
-/// The upstream's out-of-memory error. Displayed briefly, because it is embedded in a message of
-/// this pool.
-#[derive(Debug)]
-pub(super) struct UpstreamError(pub Error);
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.brief().fmt(f)
-    }
-}
-
-/// Whether an error means out of memory, rather than a fault.
-pub(super) fn is_out_of_memory(error: &Error) -> bool {
-    /// `CUDA_ERROR_OUT_OF_MEMORY`.
-    const OUT_OF_MEMORY: u32 = 2;
-    match error {
-        Error::OutOfMemory(_) | Error::InvalidRequest(InvalidRequest::Layout { .. }) => true,
-        Error::Driver { code, .. } => *code == OUT_OF_MEMORY,
-        _ => false,
-    }
-}
 
 fn layout(bytes: u64, align: u64) -> Result<Layout> {
     let sizes = usize::try_from(bytes).ok().zip(usize::try_from(align).ok());

@@ -3,8 +3,7 @@
 use super::super::arena::OrderTag;
 use super::super::cache::{bin_limit, refill_count};
 use super::super::class::Classes;
-use super::super::context::Settings;
-use super::super::growth::is_out_of_memory;
+use super::super::context::{Settings, is_out_of_memory};
 use super::super::slabs::{refill_bytes, slab_blocks};
 use super::*;
 use crate::error::{Bytes, Error, InvalidRequest};

@@ -1,6 +1,6 @@
 //! The times of rows: the time of day, the days of a log, and the order of rows with the same time.
 
-use super::{LogAction, LogRecord};
+use super::super::{LogAction, LogRecord};
 use std::collections::HashSet;
 
 const HOUR: u64 = 3600 * 1_000_000_000;

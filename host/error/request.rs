@@ -55,6 +55,13 @@ pub enum InvalidConfig {
     },
 }
 
+impl InvalidConfig {
+    /// An invalid setting of a pool.
+    pub(crate) fn pool(setting: &'static str, given: impl ToString, why: impl Into<String>) -> InvalidConfig {
+        InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }
+    }
+}
+
 /// Details of [`Error::InvalidRequest`](super::Error::InvalidRequest): what is wrong with the
 /// request.
 #[derive(thiserror::Error, Debug, Clone)]

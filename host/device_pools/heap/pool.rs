@@ -72,9 +72,9 @@ impl Heap {
 
     /// Waits for the device, then returns the faults that kernels caused.
     pub fn faults(&self) -> Result<Faults> {
-        let mut words = vec![0; FAULT_LOG_WORDS];
+        let mut words = [0; FAULT_LOG_WORDS];
         self.metadata.fetch(self.offsets.faults, &mut words)?;
-        Ok(words.first_chunk::<FAULT_LOG_WORDS>().map(Faults::read).unwrap_or_default())
+        Ok(Faults::read(&words))
     }
 }
 

@@ -62,7 +62,7 @@ const MAX_ATTEMPTS: usize = 1024;
 pub(super) const MAX_GROWTHS: usize = 8;
 
 /// A request that is served by the ladder, its stream and the stream's cache.
-pub(super) struct Request<'a> {
+struct Request<'a> {
     need: Need,
     stream: &'a Stream,
     cache: &'a Arc<StreamCache>,
@@ -86,6 +86,7 @@ impl Request<'_> {
 type Find<A> = fn(&CachingPool<A>, &mut Request<'_>) -> Result<Option<BlockId>>;
 
 impl<A: DeviceAllocator> CachingPool<A> {
+    /// The rungs from top to bottom, by the counter of each.
     const LADDER: [(Rung, Find<A>); 8] = [
         (Rung::Shared, Self::find_shared),
         (Rung::Done, Self::find_done_by_idle),

@@ -12,7 +12,7 @@ use warpheap_device::kernel::DevicePtr;
 /// `recorded` and call
 /// [`DeviceAllocator::deallocate`](crate::host_pools::DeviceAllocator::deallocate) with `ptr` and
 /// `layout` on `stream`. If `layout` has zero bytes, there is nothing to free.
-#[must_use = "nothing gives the block back any more"]
+#[must_use = "nothing else frees the block"]
 pub struct PoolParts<T, A> {
     /// The first value; null if there are no bytes.
     pub ptr: DevicePtr<T>,

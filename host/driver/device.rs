@@ -303,7 +303,8 @@ mod tests {
     /// An address that no device has allocated.
     const NOWHERE: Range = Range { address: 64, bytes: 8 };
 
-    /// Searches the list of devices at the end of its stream, as a subscriber to the log of a drop may.
+    /// Searches the list of devices at the end of its stream, as a subscriber to the log of a drop
+    /// may.
     struct Searches(Device, Sender<()>);
 
     impl StreamWatcher for Searches {

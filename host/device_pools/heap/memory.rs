@@ -1,5 +1,5 @@
-//! The memory of a heap: all of it, or a reservation that grows; and the offsets of the parts of its
-//! metadata.
+//! The memory of a heap: all of it, or a reservation that grows; and the offsets of the parts of
+//! its metadata.
 
 use crate::driver::{Device, DeviceMemory, GrowableBuffer};
 use crate::error::Result;

@@ -117,8 +117,8 @@ impl JobQueue {
         self.done()?.outcome()
     }
 
-    /// Waits for a synchronisation of the whole device: a reported failure of a closed stream is not
-    /// returned again.
+    /// Waits for a synchronisation of the whole device: a reported failure of a closed stream is
+    /// not returned again.
     pub fn settle(&self) -> Result<()> {
         let mut state = self.done()?;
         if state.is_settled() { Ok(()) } else { state.outcome() }

@@ -1,5 +1,5 @@
-//! The caches of a pool, one for each stream: the blocks that were freed on it. Later allocations on
-//! that stream need no synchronisation.
+//! The caches of a pool, one for each stream: the blocks that were freed on it. Later allocations
+//! on that stream need no synchronisation.
 //!
 //! ```text
 //!   thread ── recent ──► cache of a stream ──► bins, by class:
@@ -406,8 +406,8 @@ impl Bins {
         self.recent[recent_index(address)].take_if(|(known, _)| *known == address).map(|(_, claim)| claim)
     }
 
-    /// Caches a free block that was allocated with `requested` bytes. At the limit of free memory, a
-    /// large block is merged into its extent instead.
+    /// Caches a free block that was allocated with `requested` bytes. At the limit of free memory,
+    /// a large block is merged into its extent instead.
     #[inline(always)]
     pub fn free(&mut self, id: BlockId, requested: u64) -> FreeOutcome {
         let slot = self.context.blocks.slot(id);

@@ -29,8 +29,8 @@
 //!
 //! Modules, each of which uses only those before it: `class`, `blocks`, `context`, `arena`,
 //! `extents`, `slabs`, `stats`, `cache`, `shared`, `pool`, `growth`, `ladder`, `builder`. A hit
-//! passes through `pool`, `class`, `cache` and `blocks`. Methods in `ladder` and `growth` extend the
-//! pool: they serve a miss from `shared`, which uses `slabs`, `extents` and `arena`.
+//! passes through `pool`, `class`, `cache` and `blocks`. Methods in `ladder` and `growth` extend
+//! the pool: they serve a miss from `shared`, which uses `slabs`, `extents` and `arena`.
 //!
 //! Lock order; a lock is taken only while holding none or locks that come before it: `source`
 //! (grows and releases segments; the driver may be waited for), `shared`, then one at a time of:

@@ -424,8 +424,8 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.context.settings.classes.need_of_equal()
     }
 
-    /// Allocates a block that the stream's cache does not have. `None` if all blocks are live,
-    /// or other threads took each free block first.
+    /// Allocates a block that the stream's cache does not have. `None` if all blocks are live, or
+    /// other threads took each free block first.
     #[cold]
     pub(in crate::host_pools) fn alloc_equal(
         &self,

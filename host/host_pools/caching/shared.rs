@@ -446,8 +446,8 @@ impl OrderTable {
         self.unmarked.iter().copied()
     }
 
-    /// The orders whose events have completed. Polls events until `max_busy`
-    /// streams were found unfinished.
+    /// The orders whose events have completed. Polls events until `max_busy` streams were found
+    /// unfinished.
     pub fn completed(&self, max_busy: usize) -> Vec<OrderTag> {
         let (mut done, mut busy) = (Vec::new(), HashSet::new());
         for (order, (key, event)) in &self.behind {

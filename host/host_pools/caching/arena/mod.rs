@@ -438,8 +438,8 @@ impl Chain {
         }
     }
 
-    /// Appends a used piece behind `prev`, the last piece of a segment. [`NONE`] starts a
-    /// new segment.
+    /// Appends a used piece behind `prev`, the last piece of a segment. [`NONE`] starts a new
+    /// segment.
     pub fn push(&mut self, (start, bytes): (u64, u64), prev: u32) -> u32 {
         let node = self.add(Node { start, bytes, prev, next: NONE, state: PieceState::Used });
         self.link(prev, node);

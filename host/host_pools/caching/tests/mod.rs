@@ -268,8 +268,8 @@ mod drops {
         stream.synchronize().unwrap();
     }
 
-    /// Drops a pool while a stream is blocked for some time. Returns whether the event that blocks it
-    /// has happened then.
+    /// Drops a pool while a stream is blocked for some time. Returns whether the event that blocks
+    /// it has happened then.
     fn waits<P>(pool: P, event: &Event, open: impl FnOnce() + Send + 'static) -> bool {
         let opener = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
@@ -340,8 +340,8 @@ mod growth {
                 return;
             }
             self.faults.clone().before(Call::Map, move || {
-                // At first 2 MiB of the first step are free; later the previous step, which was meant
-                // for the other thread.
+                // At first 2 MiB of the first step are free; later the previous step, which was
+                // meant for the other thread.
                 let size = if lock(&self.blocks).is_empty() { 2 * MIB } else { STEP * MIB };
                 let (pool, stream) = (&self.pool, &self.stream);
                 let ptr = std::thread::scope(|scope| {
@@ -424,9 +424,9 @@ mod starved {
     /// Blocks of the slow stream, each behind a separate event.
     const PENDING: usize = MAX_BUSY + 4;
 
-    /// Lets a third stream allocate four blocks that another stream freed and has passed, listed behind
-    /// those of a slow stream. Returns the rungs that served it, and whether it waits for the slow
-    /// stream.
+    /// Lets a third stream allocate four blocks that another stream freed and has passed, listed
+    /// behind those of a slow stream. Returns the rungs that served it, and whether it waits for
+    /// the slow stream.
     fn served(limit: usize) -> (RungStats, bool) {
         let device = Device::cpu();
         let builder =
@@ -439,8 +439,8 @@ mod starved {
         slow.wait(&event).unwrap();
         for ptr in slow_blocks {
             free(&pool, ptr, MIB, &slow);
-            // An allocation that looks for more memory puts what the slow stream has freed behind an
-            // event.
+            // An allocation that looks for more memory puts what the slow stream has freed behind
+            // an event.
             alloc(&pool, 2 * MIB, &other);
         }
         quick_blocks.into_iter().for_each(|ptr| free(&pool, ptr, MIB, &quick));

@@ -4,9 +4,8 @@ use super::copy_exclusion::CopyExclusion;
 use super::memory::{self, Heap};
 #[cfg(unix)]
 use super::pages::CpuVirtualMemory;
-use super::panics::Panics;
 use super::pool::{CpuPool, Pools};
-use super::queue::Queues;
+use super::queue::{Panics, Queues};
 use super::stream::CpuStream;
 use crate::driver::backend::{
     Backend, DeviceBackend, DeviceInfo, Function, Image, KernelAttributes, Limits, ModuleBackend,

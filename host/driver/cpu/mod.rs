@@ -6,7 +6,6 @@ mod device;
 mod memory;
 #[cfg(unix)]
 mod pages;
-mod panics;
 mod pool;
 mod queue;
 mod stream;

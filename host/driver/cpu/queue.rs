@@ -11,14 +11,14 @@
 
 use super::copy_exclusion::CopyExclusion;
 use super::memory;
-use super::panics::Panics;
 use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
 use crate::driver::check_process;
+use crate::driver::panics::panicked;
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
-use crate::simt::{Executor, SimtError, Stats, message};
+use crate::simt::{Executor, Panic, SimtError, Stats, message};
 use crate::threads::counted;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -274,6 +274,35 @@ impl Queues {
 
     pub fn drain(&self) {
         self.all().iter().for_each(|queue| queue.drain());
+    }
+}
+
+/// Panics of threads that ended alone, until a call that waits reports them: their kernels, and the
+/// first one with the number of the others.
+#[derive(Default)]
+pub(super) struct Panics(Mutex<Option<(BTreeSet<&'static str>, Panic)>>);
+
+impl Panics {
+    /// The threads of `kernel` that panicked have ended. The grid has ended too if `panic` says so:
+    /// then this returns the error of its stream.
+    pub fn of_kernel(&self, kernel: &'static str, panic: Panic) -> Result<()> {
+        if panic.ended_grid {
+            return Err(panicked(&BTreeSet::from([kernel]), panic, "this stream runs nothing more"));
+        }
+        match &mut *lock(&self.0) {
+            Some((kernels, first)) => {
+                kernels.insert(kernel);
+                first.absorb(&panic);
+            }
+            none => *none = Some((BTreeSet::from([kernel]), panic)),
+        }
+        Ok(())
+    }
+
+    /// Returns the panics since the last report as an error.
+    pub fn report(&self) -> Result<()> {
+        let pending = lock(&self.0).take();
+        pending.map_or(Ok(()), |(kernels, panic)| Err::<(), Error>(panicked(&kernels, panic, "")))
     }
 }
 

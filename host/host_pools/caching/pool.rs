@@ -76,7 +76,7 @@ pub struct CachingPool<A: DeviceAllocator = SyncDriverAllocator> {
     pub(super) upstream_frees: AtomicUsize,
     /// High-water mark of reserved bytes.
     pub(super) peak: AtomicUsize,
-    /// Allocations per rung, indexed by [`Rung`](super::stats::Rung).
+    /// Allocations per rung, indexed by [`Rung`].
     pub(super) rungs: [AtomicUsize; 8],
 }
 

@@ -42,6 +42,7 @@
 #![cfg(not(loom))]
 
 pub mod build_info;
+mod bytes;
 pub mod device_pools;
 pub mod driver;
 pub mod error;
@@ -63,11 +64,12 @@ pub mod __private {
     pub use crate::kernel_test::{HeapAudit, launch_test, run_test};
 }
 
+pub use bytes::Bytes;
 pub use driver::{
     Backend, Device, DeviceBuffer, DeviceInfo, DeviceMemory, Event, GrowableBuffer, KernelAttributes,
     KernelImage, LaunchConfig, Module, Stream, StreamId, Watchdog,
 };
-pub use error::{Bytes, Error, Result};
+pub use error::{Error, Result};
 pub use report::{Cell, FailedRequest, HeldBy, Holder, MemoryReport, report_out_of_memory};
 pub use simt::OnPanic;
 pub use usage::Usage;

@@ -106,8 +106,8 @@ miri() (
     # -Zmiri-permissive-provenance: addresses on the device are integers.
     export MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance'
     cargo "+$toolchain" miri test --locked -p warpheap-device --lib --test bump_properties --test freelist_properties
-    cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::bins \
-        host_pools::caching::ladder host_pools::adaptor::logged::read host_pools::tag
+    cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::tests::limits::bins \
+        host_pools::adaptor::logged::read host_pools::tag
 )
 
 [ $# -gt 0 ] || set -- memory address threads

@@ -47,7 +47,7 @@ impl Module {
     /// terminated.
     ///
     /// # Errors
-    /// As for [`set_global_heap`](Self::set_global_heap).
+    /// The errors of [`set_global_heap`](Self::set_global_heap).
     pub fn clear_global_heap(&self) -> Result<()> {
         self.write_handle(&[MaybeUninit::new(0); HANDLE_BYTES], None, || None)
     }
@@ -56,7 +56,7 @@ impl Module {
     /// set. Failed allocations of a heap are in [`Heap::faults`]. On the CPU there are none.
     ///
     /// # Errors
-    /// As for [`set_global_heap`](Self::set_global_heap).
+    /// The errors of [`set_global_heap`](Self::set_global_heap).
     pub fn global_heap_faults(&self) -> Result<Faults> {
         let Some(place) = self.global_allocator(SYMBOL, BYTES)? else { return Ok(Faults::default()) };
         let mut words = [0_u64; FAULT_LOG_WORDS];

@@ -79,5 +79,5 @@ pub(super) fn check_reset(is_reset: bool, pool: &'static str) -> Result<()> {
 
 /// Fails because of an invalid setting of a pool.
 pub(super) fn invalid<T>(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Result<T> {
-    Err(InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }.into())
+    Err(InvalidConfig::pool(setting, given, why).into())
 }

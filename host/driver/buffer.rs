@@ -105,7 +105,7 @@ impl<T: DeviceData> DeviceBuffer<T> {
         Ok(values)
     }
 
-    /// As [`copy_to_vec`](Self::copy_to_vec), but leaves panics to the next wait of the program.
+    /// Copies all values without reporting panics: the next wait of the program reports them.
     pub(crate) fn fetch(&self) -> Result<Vec<T>> {
         let mut values: Vec<T> = Vec::with_capacity(self.len);
         if self.bytes() > 0 {

@@ -68,7 +68,7 @@ impl Code {
         let image = extracted.as_deref().map(|ptx| Image { ptx, cubins: &[] }).or(image);
         Ok(Code {
             backend: device.module(image)?,
-            runs_on: device.facts().backend,
+            runs_on: device.raw_info().backend,
             ptx: image.map(|image| Ptx::parse(image.ptx)),
             only: only.map(<[_]>::to_vec),
             functions: RwLock::default(),

@@ -11,8 +11,8 @@ use warpheap_device::sync::delay::{SYMBOL, Settings, WORDS, counts, of_program, 
 /// The shortest and the longest delay: 20 to 200 µs. Long enough for other warps to allocate and
 /// free several times, short enough for thousands of delays.
 const NANOS: Between<u32> = 20_000..200_001;
-/// The same in a replay, whose clock counts the steps of all lanes: a block of 256 threads makes
-/// some 10 to 80 steps per lane meanwhile.
+/// The shortest and the longest delay of a replay. Its clock counts the steps of all lanes: a block
+/// of 256 threads makes some 10 to 80 steps per lane meanwhile.
 const STEPS: Between<u32> = 2_000..20_001;
 
 /// Whether delays are switched on. All kernels of the CPU share the words of the program.

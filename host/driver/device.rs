@@ -107,14 +107,14 @@ impl Device {
         Ok(Device::register(&mut alive(), Box::new(backend), None))
     }
 
-    /// As [`from_raw_context`](Self::from_raw_context), but returns a live device of this context
-    /// if there is one, whichever call made it.
+    /// Returns a live device of this context if there is one, whichever call made it. Otherwise
+    /// makes one, like [`from_raw_context`](Self::from_raw_context).
     ///
     /// # Errors
     /// [`Error::NoDevice`] if there is no driver.
     ///
     /// # Safety
-    /// As for [`from_raw_context`](Self::from_raw_context).
+    /// The promises of [`from_raw_context`](Self::from_raw_context).
     pub unsafe fn shared_from_raw_context(context: *mut c_void) -> Result<Device> {
         begin()?;
         // Dropped after the guard: the last handle of a device must not be dropped under the lock.
@@ -162,7 +162,7 @@ impl Device {
 
     /// Where kernels run.
     pub fn backend(&self) -> Backend {
-        self.driver().facts().backend
+        self.driver().raw_info().backend
     }
 
     /// The properties of the device and its current free memory.
@@ -282,7 +282,7 @@ impl Eq for Device {}
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.driver().facts().label)
+        write!(f, "{}", self.driver().raw_info().label)
     }
 }
 
@@ -293,4 +293,47 @@ impl fmt::Debug for Device {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::driver::backend::{EventBackend, StreamWatcher};
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    /// An address that no device has allocated.
+    const NOWHERE: Range = Range { address: 64, bytes: 8 };
+
+    /// Searches the list of devices at the end of its stream, as a subscriber to the log of a drop
+    /// may.
+    struct Searches(Device, Sender<()>);
+
+    impl StreamWatcher for Searches {
+        fn ended(&self, _last: &dyn Fn() -> Result<Arc<dyn EventBackend>>) {
+            self.0.explain_foreign(NOWHERE);
+            self.1.send(()).unwrap();
+        }
+    }
+
+    /// The search keeps a handle of each device. It is stopped at the registry of `slow` until its
+    /// handle of `last` is the only one.
+    #[test]
+    fn a_device_may_be_searched_for_while_its_last_handle_is_dropped() {
+        let [slow, last, other] = [(); 3].map(|()| Device::cpu());
+        let (sender, searched) = channel();
+        let watcher: Arc<dyn StreamWatcher> = Arc::new(Searches(other.clone(), sender));
+        last.default_queue().unwrap().watch(Arc::downgrade(&watcher));
+        let mut last = Some(last);
+        let submission = slow.registry().submit(|_| {
+            let last = last.take().unwrap();
+            let other = other.clone();
+            let searching = thread::spawn(move || other.explain_foreign(NOWHERE));
+            while Arc::strong_count(&last.inner) < 2 {
+                assert!(!searching.is_finished(), "the search passed the registry of `slow`");
+                thread::yield_now();
+            }
+            Ok::<_, Error>(())
+        });
+        drop(submission);
+        searched.recv_timeout(Duration::from_secs(60)).expect("the second search ends");
+    }
+}

@@ -46,7 +46,7 @@ impl Event {
         self.device.driver().report_panics()
     }
 
-    /// As [`synchronize`](Self::synchronize), but leaves panics to the next wait of the program.
+    /// Waits without reporting panics: the next wait of the program reports them.
     pub(crate) fn settle(&self) -> Result<()> {
         self.backend.synchronize()
     }

@@ -35,8 +35,8 @@ impl GrowableBuffer {
         GrowableBuffer::over(device, bytes, None)
     }
 
-    /// As [`reserve`](Self::reserve), for a pool. Its handle names all of the addresses, and the
-    /// pool knows which part is mapped. The start is aligned to `align`, a power of two.
+    /// Reserves addresses for a pool. Its handle names all of the addresses, and the pool knows
+    /// which part is mapped. The start is aligned to `align`, a power of two.
     pub(crate) fn for_pool(device: &Device, bytes: u64, align: u64) -> Result<GrowableBuffer> {
         GrowableBuffer::over(device, bytes, Some(align))
     }
@@ -116,8 +116,8 @@ impl GrowableBuffer {
         self.shrink_behind(bytes, Device::synchronize)
     }
 
-    /// As [`shrink_to`](Self::shrink_to), for a caller that is unrelated to an earlier failure: the
-    /// failure is not reported or consumed.
+    /// Shrinks like [`shrink_to`](Self::shrink_to), for a caller that is unrelated to an earlier
+    /// failure: the failure is not reported or consumed.
     pub(crate) fn shrink_quietly(&mut self, bytes: u64) -> Result<u64> {
         self.shrink_behind(bytes, |device| {
             device.driver().drain();
@@ -143,39 +143,39 @@ impl GrowableBuffer {
         Ok(self.size())
     }
 
-    /// As [`DeviceMemory::ptr`].
+    /// The address, for kernels ([`DeviceMemory::ptr`]).
     pub fn ptr(&self) -> DevicePtr<u8> {
         self.memory.ptr()
     }
 
-    /// As [`DeviceMemory::slice_at`], limited to the mapped part.
+    /// Values of the mapped part, for kernels ([`DeviceMemory::slice_at`]).
     ///
     /// # Errors
-    /// As for [`DeviceMemory::slice_at`].
+    /// The errors of [`DeviceMemory::slice_at`].
     pub fn slice_at<T: Copy>(&self, offset: u64, len: u64) -> Result<DeviceSlice<T>> {
         self.memory.slice_at(offset, len)
     }
 
-    /// As [`DeviceMemory::read`], limited to the mapped part.
+    /// Copies from the mapped part ([`DeviceMemory::read`]).
     ///
     /// # Errors
-    /// As for [`DeviceMemory::read`].
+    /// The errors of [`DeviceMemory::read`].
     pub fn read<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         self.memory.read(offset, to)
     }
 
-    /// As [`DeviceMemory::write`], limited to the mapped part.
+    /// Copies to the mapped part ([`DeviceMemory::write`]).
     ///
     /// # Errors
-    /// As for [`DeviceMemory::write`].
+    /// The errors of [`DeviceMemory::write`].
     pub fn write<T: DeviceData>(&mut self, offset: u64, from: &[T]) -> Result<()> {
         self.memory.write(offset, from)
     }
 
-    /// As [`DeviceMemory::fill_part`], limited to the mapped part.
+    /// Fills bytes of the mapped part ([`DeviceMemory::fill_part`]).
     ///
     /// # Errors
-    /// As for [`DeviceMemory::fill_part`].
+    /// The errors of [`DeviceMemory::fill_part`].
     pub fn fill_part(&mut self, offset: u64, bytes: u64, byte: u8) -> Result<()> {
         self.memory.fill_part(offset, bytes, byte)
     }

@@ -76,7 +76,7 @@ impl Stream {
         device.same_as(module.device(), "the module")?;
         let function = module.code().function::<K>()?;
         let most_threads = function.attributes.max_threads_per_block;
-        config.validate(K::NAME, &device.driver().facts().limits, most_threads)?;
+        config.validate(K::NAME, &device.driver().raw_info().limits, most_threads)?;
         let (named, submission) = submit::<K>(module, &args)?;
 
         let grid = Grid { blocks: config.grid, threads: config.block };

@@ -79,7 +79,7 @@ impl DeviceMemory {
         if to.is_empty() { Ok(()) } else { self.device().driver().report_panics() }
     }
 
-    /// As [`read`](Self::read), but leaves panics to the next wait of the program.
+    /// Reads without reporting panics: the next wait of the program reports them.
     pub(crate) fn fetch<T: DeviceData>(&self, offset: u64, to: &mut [T]) -> Result<()> {
         let bytes = size_of_val(to);
         self.part(offset, bytes as u64)?;

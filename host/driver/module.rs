@@ -109,8 +109,8 @@ impl Device {
         Module::load(self, None, None)
     }
 
-    /// As [`native_module`](Self::native_module), restricted to some kernels. Launching any other
-    /// kernel is an error, as for [`load_kernels`](Self::load_kernels).
+    /// Some kernels of this program, for the CPU. Launching any other kernel is an error, as with
+    /// [`load_kernels`](Self::load_kernels).
     ///
     /// # Errors
     /// [`NotSupported`](crate::Error::NotSupported) on a GPU.
@@ -172,7 +172,7 @@ impl Module {
     /// Properties of the compiled `kernel`: registers, spills, maximum block size.
     ///
     /// # Errors
-    /// As for [`check`](Self::check), on a GPU.
+    /// The errors of [`check`](Self::check), on a GPU.
     pub fn attributes<K: Kernel>(&self, _kernel: K) -> Result<KernelAttributes> {
         Ok(self.code.function::<K>()?.attributes)
     }

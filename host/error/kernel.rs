@@ -41,7 +41,7 @@ pub enum KernelFault {
         kernels: String,
         /// One of the panics, and the number of the others.
         panic: Box<Panic>,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 

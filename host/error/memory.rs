@@ -22,7 +22,7 @@ pub enum OutOfMemory {
         free: Bytes,
         /// Total memory.
         total: Bytes,
-        /// Advice.
+        /// What to do.
         advice: String,
         /// The report of the host pool that failed, if
         /// [`report_out_of_memory`](crate::report_out_of_memory) is on. The message then ends with
@@ -50,9 +50,10 @@ pub enum OutOfMemory {
         cached: Bytes,
         /// The largest block that can be allocated at the moment.
         largest: Bytes,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
-        /// As for a device.
+        /// The state of the allocator, if
+        /// [`report_out_of_memory`](crate::report_out_of_memory) was on.
         report: Option<Box<MemoryReport>>,
     },
 
@@ -65,7 +66,7 @@ pub enum OutOfMemory {
         requested: Bytes,
         /// The size of the reservation.
         reserved: Bytes,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 
@@ -80,7 +81,7 @@ pub enum OutOfMemory {
         device: String,
         /// The system's reason.
         why: String,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 }

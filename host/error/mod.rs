@@ -19,14 +19,13 @@
 //! ```
 
 mod brief;
-mod bytes;
 mod kernel;
 mod memory;
 mod request;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::Bytes;
+pub use crate::bytes::Bytes;
 pub use kernel::{Dangling, InvalidModule, KernelFault};
 pub use memory::OutOfMemory;
 pub use request::{InvalidConfig, InvalidFree, InvalidRequest, NotSupported};
@@ -47,7 +46,7 @@ pub enum Error {
         requested: String,
         /// What was found instead.
         found: String,
-        /// Advice.
+        /// What to do.
         advice: String,
     },
 
@@ -90,7 +89,7 @@ pub enum Error {
         code: u32,
         /// The name of the status.
         name: String,
-        /// Advice.
+        /// What to do.
         advice: String,
         /// The compiler's log.
         log: String,
@@ -109,7 +108,7 @@ pub enum Error {
         requested: String,
         /// The limit of the device or the kernel.
         limit: String,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 
@@ -139,7 +138,7 @@ pub enum Error {
         bytes: Bytes,
         /// The bytes of the pool, used or free.
         reserved: Bytes,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 
@@ -195,7 +194,7 @@ pub enum Error {
         what: &'static str,
         /// The reason.
         why: String,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 
@@ -214,7 +213,7 @@ pub enum Error {
         what: &'static str,
         /// The reason.
         why: String,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 }

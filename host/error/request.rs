@@ -13,7 +13,7 @@ pub enum NotSupported {
         what: &'static str,
         /// The backend.
         backend: &'static str,
-        /// Advice.
+        /// What to do.
         advice: &'static str,
     },
 
@@ -53,6 +53,13 @@ pub enum InvalidConfig {
         /// The requested size.
         bytes: Bytes,
     },
+}
+
+impl InvalidConfig {
+    /// An invalid setting of a pool.
+    pub(crate) fn pool(setting: &'static str, given: impl ToString, why: impl Into<String>) -> InvalidConfig {
+        InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }
+    }
 }
 
 /// Details of [`Error::InvalidRequest`](super::Error::InvalidRequest): what is wrong with the

@@ -79,7 +79,7 @@ pub(super) fn invalid_free(allocator: impl Into<String>, address: u64, why: Stri
 
 /// The error for an invalid setting of a pool.
 pub(super) fn invalid_setting(setting: &'static str, given: impl ToString, why: impl Into<String>) -> Error {
-    InvalidConfig::Pool { setting, given: given.to_string(), why: why.into() }.into()
+    InvalidConfig::pool(setting, given, why).into()
 }
 
 /// Frees memory of the upstream while a pool is dropped, with one retry. If both attempts fail, the

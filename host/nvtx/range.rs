@@ -25,7 +25,7 @@ impl NamedRange {
         NamedRange { tool, of_one_thread: PhantomData }
     }
 
-    /// As [`new`](Self::new), with a name that is made only for a tool.
+    /// Begins a range with a name that is made only for a tool.
     #[inline]
     pub fn with_name(name: impl FnOnce() -> String) -> NamedRange {
         let tool = tool().and_then(|tool| tool.ranges());

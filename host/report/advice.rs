@@ -1,8 +1,8 @@
 //! The cause of failed allocations, from the figures of a report, and what to do about it.
 
+use super::data::{HeldBy, Holder, MemoryReport, count};
 use super::display::OneLine;
-use super::{HeldBy, Holder, MemoryReport, count};
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 
 /// Holders that are named.
 const NAMED: usize = 3;

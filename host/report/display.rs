@@ -13,8 +13,9 @@
 //!   advice     Fragmented: ...
 //! ```
 
-use super::{HeldBy, Holder, MemoryReport, Withheld, count};
-use crate::error::Bytes;
+use super::data::{HeldBy, Holder, MemoryReport, Withheld, count};
+use super::space::Cell;
+use crate::bytes::Bytes;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Holders that are printed.
@@ -109,7 +110,7 @@ impl MemoryReport {
 
     fn fmt_picture(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(first) = self.picture.first() else { return Ok(()) };
-        let cells: String = self.picture.iter().map(super::Cell::glyph).collect();
+        let cells: String = self.picture.iter().map(Cell::glyph).collect();
         let size = Bytes(first.bytes);
         write!(f, "\n  addresses  [{cells}]")?;
         write!(f, "\n             {size:#} per cell: . free, 1 to 9 tenths in use, # all in use")
@@ -160,7 +161,7 @@ impl Display for Withheld {
     }
 }
 
-impl super::Cell {
+impl Cell {
     /// The character of a cell: `.` if it is free, `#` if all of it is used, otherwise the used
     /// tenths from 1 to 9.
     fn glyph(&self) -> char {

@@ -1,8 +1,8 @@
 //! Groups live blocks by a key.
 
-use super::Holder;
+use super::data::Holder;
 use super::space::Space;
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;

@@ -45,9 +45,9 @@ use warpheap_device::machine::runs_a_lane;
 /// # Ok::<(), warpheap::Error>(())
 /// ```
 ///
-/// As on a GPU, a failed allocation ends its thread with a fault of the heap, also in `try_reserve`
-/// and its like. A kernel of a module without a global heap uses the other allocator, where it
-/// would end on a GPU. A block that is freed outside of kernels of its heap stays live.
+/// A failed allocation ends its thread with a fault of the heap, like on a GPU, also in
+/// `try_reserve` and its like. A kernel of a module without a global heap uses the other allocator,
+/// where it would end on a GPU. A block that is freed outside of kernels of its heap stays live.
 ///
 /// Other lanes run during an allocation, and a failed one does not return. So a kernel must not
 /// allocate while it initialises a `LazyLock` or holds a lock of `std`: the other lanes would wait

@@ -3,10 +3,10 @@
 //! Invariant: `waiting` is the number of lanes in the `at_barrier` of all warps, and
 //! `waiting < alive` unless both are 0: the lane that makes them equal releases the barrier.
 
-use super::error::SimtError;
+use super::error::{Panic, SimtError};
 use super::launch::Launch;
 use super::machine::{Event, LaneMachine, Request};
-use super::panic::{OnPanic, Panic};
+use super::panic::OnPanic;
 use super::stack::StackPool;
 use super::warp::{Wait, Warp, WarpId};
 use std::fmt::Write;

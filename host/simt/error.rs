@@ -1,7 +1,6 @@
-//! Errors that end a grid early.
+//! Errors that end a grid early, and panics that end some of its threads.
 
 use super::grid::Grid;
-use super::panic::Panic;
 use std::fmt;
 use std::panic::Location;
 use warpheap_device::machine::Collective;
@@ -64,7 +63,7 @@ pub enum SimtError {
     /// A thread executed `trap`.
     #[error("{thread} trapped")]
     Trap {
-        /// The thread.
+        /// The thread that executed it.
         thread: Thread,
     },
     /// Two lanes wait for each other in different collectives.
@@ -128,4 +127,90 @@ pub enum SimtError {
         /// The system's reason.
         why: String,
     },
+}
+
+/// Threads panicked: a description of one of them, and the number of the others.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Panic {
+    /// The source file. Empty if it is not known: on the CPU, after the program replaced the panic
+    /// hook.
+    pub file: String,
+    /// The line in the file.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+    /// The thread's index in its block, counted over x, then y, then z.
+    pub thread: u32,
+    /// The block's index in the grid, counted over x, then y, then z.
+    pub block: u64,
+    /// The message. Empty on a GPU, unless the kernels were built with the feature `panic-message`
+    /// of `warpheap-device`.
+    pub message: String,
+    /// Number of other threads that panicked.
+    pub others: u64,
+    /// Whether the grid ended too: by [`OnPanic::EndGrid`](super::OnPanic::EndGrid), or by `then`.
+    pub ended_grid: bool,
+    /// The failure that ended the grid later, if one did. On the CPU only.
+    pub then: Option<Box<SimtError>>,
+}
+
+impl Panic {
+    /// Adds the panics of `later` to the number of others.
+    pub(crate) fn absorb(&mut self, later: &Panic) {
+        self.others += 1 + later.others;
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Panic { file, line, column, thread, block, others, message, then, .. } = self;
+        match file.as_str() {
+            "" => f.write_str("panicked at an unknown place")?,
+            file => write!(f, "panicked at {file}:{line}:{column}")?,
+        }
+        write!(f, ", thread {thread} of block {block}")?;
+        match others {
+            0 => {}
+            1 => f.write_str(", and 1 other")?,
+            others => write!(f, ", and {others} others")?,
+        }
+        if !message.is_empty() {
+            write!(f, ": {message}")?;
+        }
+        then.iter().try_for_each(|then| write!(f, "; then the grid failed: {then}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panic() -> Panic {
+        Panic { file: "src/lib.rs".into(), line: 45, column: 47, thread: 3, ..Panic::default() }
+    }
+
+    #[test]
+    fn a_panic_is_described_in_one_line() {
+        let one = panic();
+        assert_eq!(one.to_string(), "panicked at src/lib.rs:45:47, thread 3 of block 0");
+        let two = Panic { others: 1, block: 7, ..panic() };
+        assert_eq!(two.to_string(), "panicked at src/lib.rs:45:47, thread 3 of block 7, and 1 other");
+        let many = Panic { others: 204, message: "index 9".into(), ..panic() };
+        assert_eq!(
+            many.to_string(),
+            "panicked at src/lib.rs:45:47, thread 3 of block 0, and 204 others: index 9"
+        );
+        let then = Panic { then: Some(Box::new(SimtError::StepLimit { limit: 5 })), ..panic() };
+        assert!(then.to_string().contains("; then the grid failed: the grid did not end"), "{then}");
+        let unknown = Panic::default();
+        assert_eq!(unknown.to_string(), "panicked at an unknown place, thread 0 of block 0");
+    }
+
+    #[test]
+    fn later_panics_are_counted() {
+        let mut first = Panic { others: 2, ..panic() };
+        first.absorb(&Panic { others: 3, line: 1, ..panic() });
+        assert_eq!((first.others, first.line), (6, 45));
+    }
 }

@@ -148,10 +148,10 @@ impl Executor {
         unsafe { self.run_with::<K>(grid, args, self.settings()) }
     }
 
-    /// As [`run`](Self::run), with the settings of a module.
+    /// Runs the grid with the settings of a module.
     ///
     /// # Safety
-    /// As for [`run`](Self::run).
+    /// The promises of [`run`](Self::run).
     pub(crate) unsafe fn run_with<K: Kernel>(
         &self,
         grid: Grid,
@@ -173,7 +173,7 @@ impl Executor {
     }
 
     /// # Safety
-    /// As for [`run`](Self::run). The calling OS thread is not unwinding.
+    /// The promises of [`run`](Self::run). The calling OS thread is not unwinding.
     unsafe fn run_here<K: Kernel>(
         &self,
         grid: Grid,

@@ -3,12 +3,12 @@
 //! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
 use super::allocator::install_heap;
-use super::error::SimtError;
+use super::error::{Panic, SimtError};
 use super::grid::Grid;
 use super::lane::Lane;
 use super::machine::LaneMachine;
 use super::overflow::{Running, watch};
-use super::panic::{OnPanic, Panic};
+use super::panic::OnPanic;
 use super::stack::StackPool;
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -16,8 +16,8 @@
 //! - I4: a block's shared memory exists from its first use until all lanes of the block have ended.
 //!   They run on one OS thread (I1), so that thread's machine owns it.
 
+use super::error::Panic;
 use super::fiber::Yielder;
-use super::panic::Panic;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

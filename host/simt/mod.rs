@@ -83,7 +83,7 @@
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error, panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
+//! `grid → error → panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
 //! `block → scheduler → parallel, replay → executor`: each module uses only those before it. A mode
 //! only selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for
 //! both modes. `allocator` uses none of them.
@@ -108,9 +108,9 @@ mod warp;
 
 pub use allocator::KernelAllocator;
 pub(crate) use allocator::{forget_memory, note_heap};
-pub use error::{Call, SimtError, Thread};
+pub use error::{Call, Panic, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};
 pub(crate) use lane::message;
 pub(crate) use launch::Settings;
-pub use panic::{OnPanic, Panic};
+pub use panic::OnPanic;

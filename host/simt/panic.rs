@@ -1,12 +1,11 @@
-//! Panics of threads: what they end, their description, and the panic hook that finds their place.
+//! Panics of threads: what they end, and the panic hook that finds their place.
 //!
 //! The hook of the program is called for all panics but the first of a lane: that one is an error
 //! that the run returns. A second one, in a destructor while the first one unwinds the lane, can
 //! abort the program. Without our hook, the error has no place.
 
-use super::error::SimtError;
+use super::error::Panic;
 use std::cell::RefCell;
-use std::fmt;
 use std::panic::{PanicHookInfo, set_hook, take_hook};
 use std::sync::Once;
 use warpheap_device::machine;
@@ -19,59 +18,6 @@ pub enum OnPanic {
     EndThread,
     /// The grid. On a GPU this makes the context unusable.
     EndGrid,
-}
-
-/// Threads panicked: a description of one of them, and the number of the others.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Panic {
-    /// The source file. Empty if it is not known: on the CPU, after the program replaced the panic
-    /// hook.
-    pub file: String,
-    /// The line in the file.
-    pub line: u32,
-    /// The column.
-    pub column: u32,
-    /// The thread's index in its block, counted over x, then y, then z.
-    pub thread: u32,
-    /// The block's index in the grid, counted over x, then y, then z.
-    pub block: u64,
-    /// The message. Empty on a GPU, unless the kernels were built with the feature `panic-message`
-    /// of `warpheap-device`.
-    pub message: String,
-    /// Number of other threads that panicked.
-    pub others: u64,
-    /// Whether the grid ended too: by [`OnPanic::EndGrid`], or by `then`.
-    pub ended_grid: bool,
-    /// The failure that ended the grid later, if one did. On the CPU only.
-    pub then: Option<Box<SimtError>>,
-}
-
-impl Panic {
-    /// Adds the panics of `later` to the number of others.
-    pub(crate) fn absorb(&mut self, later: &Panic) {
-        self.others += 1 + later.others;
-    }
-}
-
-impl fmt::Display for Panic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Panic { file, line, column, thread, block, others, message, then, .. } = self;
-        match file.as_str() {
-            "" => f.write_str("panicked at an unknown place")?,
-            file => write!(f, "panicked at {file}:{line}:{column}")?,
-        }
-        write!(f, ", thread {thread} of block {block}")?;
-        match others {
-            0 => {}
-            1 => f.write_str(", and 1 other")?,
-            others => write!(f, ", and {others} others")?,
-        }
-        if !message.is_empty() {
-            write!(f, ": {message}")?;
-        }
-        then.iter().try_for_each(|then| write!(f, "; then the grid failed: {then}"))
-    }
 }
 
 thread_local! {
@@ -113,36 +59,14 @@ pub(super) fn unwound(message: String) -> Box<Panic> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::simt::{Executor, Grid, Mode};
     use std::process::Command;
-
-    fn panic() -> Panic {
-        Panic { file: "src/lib.rs".into(), line: 45, column: 47, thread: 3, ..Panic::default() }
-    }
-
-    #[test]
-    fn a_panic_is_described_in_one_line() {
-        let one = panic();
-        assert_eq!(one.to_string(), "panicked at src/lib.rs:45:47, thread 3 of block 0");
-        let two = Panic { others: 1, block: 7, ..panic() };
-        assert_eq!(two.to_string(), "panicked at src/lib.rs:45:47, thread 3 of block 7, and 1 other");
-        let many = Panic { others: 204, message: "index 9".into(), ..panic() };
-        assert_eq!(
-            many.to_string(),
-            "panicked at src/lib.rs:45:47, thread 3 of block 0, and 204 others: index 9"
-        );
-        let then = Panic { then: Some(Box::new(SimtError::StepLimit { limit: 5 })), ..panic() };
-        assert!(then.to_string().contains("; then the grid failed: the grid did not end"), "{then}");
-        let unknown = Panic::default();
-        assert_eq!(unknown.to_string(), "panicked at an unknown place, thread 0 of block 0");
-    }
 
     warpheap_device::kernel! {
         /// Panics, and again in a destructor.
         ///
         /// # Safety
-        /// None.
+        /// The kernel accesses no memory.
         pub unsafe fn panics_twice() {
             struct Second;
             impl Drop for Second {
@@ -172,12 +96,5 @@ mod tests {
         let grid = Grid { blocks: [1; 3], threads: [1; 3] };
         // SAFETY: the kernel accesses nothing.
         let _ = unsafe { Executor::new(Mode::Replay { seed: 0 }).run::<panics_twice>(grid, ()) };
-    }
-
-    #[test]
-    fn later_panics_are_counted() {
-        let mut first = Panic { others: 2, ..panic() };
-        first.absorb(&Panic { others: 3, line: 1, ..panic() });
-        assert_eq!((first.others, first.line), (6, 45));
     }
 }

@@ -9,12 +9,10 @@
 //!   followed by [`Warp::release`] of the result: every fourth group is that of the lane that has
 //!   waited longest.
 
-mod misuse;
-
-use super::error::{SimtError, Thread};
+use super::error::{Call, SimtError, Thread};
 use super::lane::Lane;
 use super::machine::{Answer, Event, Exchange, LaneMachine};
-use super::rendezvous::{Rendezvous, bits};
+use super::rendezvous::{Clash, Rendezvous, bits};
 use super::stack::LaneStack;
 use std::panic::Location;
 use warpheap_device::machine::Collective;
@@ -281,5 +279,45 @@ impl Warp {
             }
         }
         waits
+    }
+}
+
+/// Errors for incorrect calls of collectives.
+impl Warp {
+    fn call(&self, lane: u32) -> Option<Call> {
+        match self.states[lane as usize].wait {
+            Wait::Collective(what, mask, at) => Some(Call { thread: self.id.thread(lane), what, mask, at }),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bad_mask(&self, lane: u32, call: Exchange) -> SimtError {
+        let absent = LaneMask(call.mask.0 & !self.alive);
+        let exist = u32::MAX >> (u32::BITS - self.states.len() as u32);
+        let (lanes, why) = if !call.mask.contains(lane) {
+            (LaneMask::only(lane), "the caller is not in its mask")
+        } else if absent.0 & !exist != 0 {
+            (absent, "the mask names lanes that the warp does not have")
+        } else {
+            (absent, "the mask names lanes that have ended")
+        };
+        let call = Call { thread: self.id.thread(lane), what: call.what, mask: call.mask, at: call.at };
+        SimtError::Mask { call: Box::new(call), lanes, why }
+    }
+
+    #[cold]
+    fn waits_for_ended(&self, waiting: u32, ended: u32) -> SimtError {
+        let call = self.call(waiting).expect("I2: a lane in an open slot waits for a collective");
+        let why = "a lane of the mask has ended meanwhile";
+        SimtError::Mask { call: Box::new(call), lanes: LaneMask::only(ended), why }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn mismatch(&self, lane: u32, clash: Clash) -> SimtError {
+        let call = |lane| Box::new(self.call(lane).expect("I2: both lanes wait for a collective"));
+        SimtError::Mismatch { first: call(clash.with), second: call(lane) }
     }
 }

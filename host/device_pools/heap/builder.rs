@@ -1,7 +1,6 @@
 //! The settings of a heap, and its construction.
 
-use super::backing::Backing;
-use super::offsets::MetadataOffsets;
+use super::memory::{Backing, MetadataOffsets};
 use super::pool::Heap;
 use crate::device_pools::shared::invalid;
 use crate::driver::Device;

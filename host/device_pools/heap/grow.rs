@@ -5,8 +5,7 @@
 //! to it between two launches. So kernels need no support for growth, and a heap that never grows
 //! pays nothing.
 
-use super::backing::{Backing, whole_slabs};
-use super::offsets::MetadataOffsets;
+use super::memory::{Backing, MetadataOffsets, whole_slabs};
 use super::pool::Heap;
 use crate::driver::DeviceMemory;
 use crate::error::{Bytes, Error, OutOfMemory, Result};

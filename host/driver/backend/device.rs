@@ -1,6 +1,6 @@
 //! What a device and a module must implement.
 
-use super::info::{DeviceInfo, Facts, Range};
+use super::info::{DeviceInfo, Range, RawDeviceInfo};
 use super::memory::{PoolBackend, PoolOrigin, VirtualMemory};
 use super::stream::{Function, StreamBackend, Transfers};
 use crate::error::{Error, NotSupported, Result};
@@ -11,7 +11,7 @@ use warpheap_ptx::Cubin;
 /// A device. Its [`Transfers`] wait until they are done. A kernel that runs at the same time may
 /// see a partial copy; its race with the copy must not be undefined behaviour.
 pub(crate) trait DeviceBackend: Transfers + Send + Sync {
-    fn facts(&self) -> &Facts;
+    fn raw_info(&self) -> &RawDeviceInfo;
     fn info(&self) -> Result<DeviceInfo>;
     /// The CUDA context; null on the CPU.
     fn raw_context(&self) -> *mut c_void;

@@ -100,9 +100,9 @@ pub(crate) struct Limits {
     pub shared_bytes_per_block: u32,
 }
 
-/// The properties of a device that never change.
+/// What a backend knows of a device without a call to the driver: properties that never change.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct RawDeviceInfo {
     pub backend: Backend,
     /// A short name for messages.
     pub label: String,

@@ -9,7 +9,7 @@ mod stream;
 
 pub(crate) use device::{DeviceBackend, Image, ModuleBackend};
 pub use info::{Backend, DeviceInfo, KernelAttributes};
-pub(crate) use info::{Facts, Limits, Range};
+pub(crate) use info::{Limits, Range, RawDeviceInfo};
 pub(crate) use memory::{Pages, PoolAttribute, PoolBackend, PoolOrigin, VirtualMemory};
 pub use queue::StreamId;
 pub(crate) use queue::{Queue, StreamWatcher};

@@ -71,7 +71,7 @@ pub(crate) struct Launch<'a> {
     pub shared_bytes: u32,
     /// The address of each argument.
     pub arguments: &'a mut [*mut c_void],
-    /// The same launch for the CPU.
+    /// Makes the job that a stream on the CPU runs.
     pub cpu_job: &'a dyn Fn() -> CpuJob,
 }
 

@@ -4,13 +4,12 @@ use super::copy_exclusion::CopyExclusion;
 use super::memory::{self, Heap};
 #[cfg(unix)]
 use super::pages::CpuVirtualMemory;
-use super::panics::Panics;
 use super::pool::{CpuPool, Pools};
-use super::queues::Queues;
+use super::queue::{Panics, Queues};
 use super::stream::CpuStream;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Facts, Function, Image, KernelAttributes, Limits, ModuleBackend,
-    PoolBackend, PoolOrigin, Range, StreamBackend, Transfer, Transfers, VirtualMemory,
+    Backend, DeviceBackend, DeviceInfo, Function, Image, KernelAttributes, Limits, ModuleBackend,
+    PoolBackend, PoolOrigin, Range, RawDeviceInfo, StreamBackend, Transfer, Transfers, VirtualMemory,
 };
 use crate::driver::check_process;
 use crate::error::{Error, NotSupported, Result};
@@ -30,7 +29,7 @@ const LIMITS: Limits = Limits {
 
 /// The device: a heap, and an executor that its streams share.
 pub(crate) struct CpuDevice {
-    facts: Facts,
+    raw_info: RawDeviceInfo,
     executor: Arc<Executor>,
     heap: Arc<Heap>,
     /// Mutual exclusion of kernels and host copies.
@@ -51,8 +50,8 @@ impl CpuDevice {
         let (exclusion, queues) = (Arc::default(), Arc::default());
         let (pools, panics) = (Arc::default(), Arc::default());
         let (executor, default_pool) = (Arc::new(executor), OnceLock::new());
-        let facts = Facts { backend: Backend::Cpu, label, limits: LIMITS };
-        CpuDevice { facts, executor, heap, exclusion, queues, pools, panics, default_pool }
+        let raw_info = RawDeviceInfo { backend: Backend::Cpu, label, limits: LIMITS };
+        CpuDevice { raw_info, executor, heap, exclusion, queues, pools, panics, default_pool }
     }
 
     fn make_pool(&self, max: Option<u64>) -> Arc<CpuPool> {
@@ -71,13 +70,13 @@ impl Transfers for CpuDevice {
 }
 
 impl DeviceBackend for CpuDevice {
-    fn facts(&self) -> &Facts {
-        &self.facts
+    fn raw_info(&self) -> &RawDeviceInfo {
+        &self.raw_info
     }
 
     fn info(&self) -> Result<DeviceInfo> {
         Ok(DeviceInfo {
-            name: self.facts.label.clone(),
+            name: self.raw_info.label.clone(),
             backend: Backend::Cpu,
             compute_capability: None,
             driver_version: None,

@@ -6,10 +6,8 @@ mod device;
 mod memory;
 #[cfg(unix)]
 mod pages;
-mod panics;
 mod pool;
 mod queue;
-mod queues;
 mod stream;
 
 pub(crate) use device::CpuDevice;

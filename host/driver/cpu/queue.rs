@@ -11,14 +11,14 @@
 
 use super::copy_exclusion::CopyExclusion;
 use super::memory;
-use super::panics::Panics;
 use crate::driver::backend::{CpuJob, EventBackend, Transfer, own_event};
 use crate::driver::check_process;
+use crate::driver::panics::panicked;
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
-use crate::simt::{Executor, SimtError, Stats, message};
+use crate::simt::{Executor, Panic, SimtError, Stats, message};
 use crate::threads::counted;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -91,7 +91,7 @@ impl JobQueue {
         Ok(lock(&self.state))
     }
 
-    /// As [`state`](Self::state), after all pushed jobs are done.
+    /// Waits until all pushed jobs are done, then locks the state.
     fn done(&self) -> Result<MutexGuard<'_, State>> {
         Ok(wait_while(&self.changed, self.state()?, |state| state.pending > 0))
     }
@@ -112,13 +112,13 @@ impl JobQueue {
         drop(self.done());
     }
 
-    /// As [`drain`](Self::drain), and reports a failure.
+    /// Waits until all pushed jobs are done, and reports a failure.
     pub fn synchronize(&self) -> Result<()> {
         self.done()?.outcome()
     }
 
-    /// As [`synchronize`](Self::synchronize), for the whole device: a reported failure of a closed
-    /// stream is not returned again.
+    /// Waits for a synchronisation of the whole device: a reported failure of a closed stream is
+    /// not returned again.
     pub fn settle(&self) -> Result<()> {
         let mut state = self.done()?;
         if state.is_settled() { Ok(()) } else { state.outcome() }
@@ -245,6 +245,64 @@ impl EventBackend for CpuEvent {
     fn elapsed(&self, earlier: &dyn EventBackend) -> Result<Duration> {
         let earlier = own_event::<CpuEvent>(earlier).wait()?;
         self.wait()?.checked_duration_since(earlier).ok_or(Error::InvalidRequest(InvalidRequest::EventOrder))
+    }
+}
+
+/// The queues of a device that may still have pending work or an unreported failure.
+#[derive(Default)]
+pub(super) struct Queues {
+    all: Mutex<Vec<Arc<JobQueue>>>,
+}
+
+impl Queues {
+    pub fn push(&self, queue: Arc<JobQueue>) {
+        lock(&self.all).push(queue);
+    }
+
+    /// The queues that are not over. Returns a copy, because callers wait for the queues and must
+    /// not hold the lock.
+    fn all(&self) -> Vec<Arc<JobQueue>> {
+        let mut all = lock(&self.all);
+        all.retain(|queue| !queue.is_over());
+        all.clone()
+    }
+
+    /// Waits for all queues, even after a failure, and returns the first failure.
+    pub fn settle(&self) -> Result<()> {
+        self.all().iter().map(|queue| queue.settle()).fold(Ok(()), Result::and)
+    }
+
+    pub fn drain(&self) {
+        self.all().iter().for_each(|queue| queue.drain());
+    }
+}
+
+/// Panics of threads that ended alone, until a call that waits reports them: their kernels, and the
+/// first one with the number of the others.
+#[derive(Default)]
+pub(super) struct Panics(Mutex<Option<(BTreeSet<&'static str>, Panic)>>);
+
+impl Panics {
+    /// The threads of `kernel` that panicked have ended. The grid has ended too if `panic` says so:
+    /// then this returns the error of its stream.
+    pub fn of_kernel(&self, kernel: &'static str, panic: Panic) -> Result<()> {
+        if panic.ended_grid {
+            return Err(panicked(&BTreeSet::from([kernel]), panic, "this stream runs nothing more"));
+        }
+        match &mut *lock(&self.0) {
+            Some((kernels, first)) => {
+                kernels.insert(kernel);
+                first.absorb(&panic);
+            }
+            none => *none = Some((BTreeSet::from([kernel]), panic)),
+        }
+        Ok(())
+    }
+
+    /// Returns the panics since the last report as an error.
+    pub fn report(&self) -> Result<()> {
+        let pending = lock(&self.0).take();
+        pending.map_or(Ok(()), |(kernels, panic)| Err::<(), Error>(panicked(&kernels, panic, "")))
     }
 }
 

@@ -1,9 +1,8 @@
 //! A stream on the CPU.
 
 use super::copy_exclusion::CopyExclusion;
-use super::panics::Panics;
 use super::pool::Pools;
-use super::queue::{CpuEvent, Job, JobQueue};
+use super::queue::{CpuEvent, Job, JobQueue, Panics};
 use crate::driver::backend::{EventBackend, Launch, StreamBackend, Transfer, Transfers};
 use crate::error::Result;
 use crate::simt::{Executor, Stats};

@@ -1,9 +1,12 @@
-//! A CUDA context, and making it current for the duration of a call.
+//! A CUDA context, its limits, and making it current for the duration of a call.
 
 use super::panics::Panics;
-use super::stack::StackLimit;
+use super::stack::{CHANGES, StackLimit, wanted_limit};
 use super::sys::{Api, CONTEXT_IS_DESTROYED, DEINITIALIZED, Handle, Status};
+use crate::driver::backend::KernelAttributes;
+use crate::driver::ptx::Stack;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use cudarc::driver::sys::{CUcontext, CUdevice, CUlimit};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -68,15 +71,11 @@ impl Context {
         self.primary
     }
 
-    pub fn stack(&self) -> &StackLimit {
-        &self.stack
-    }
-
     /// Names the panic that made a call fail, if one did, or a stack that may be too small.
     pub fn explain<T>(&self, done: Result<T>) -> Result<T> {
         done.map_err(|error| match &self.panics {
-            Some(panics) => self.explain_stack(panics.explain(error)),
-            None => self.explain_stack(error),
+            Some(panics) => self.stack.explain(panics.explain(error)),
+            None => self.stack.explain(error),
         })
     }
 
@@ -106,7 +105,7 @@ impl Context {
         self.explain(self.api.check(name, call(self.api)))
     }
 
-    /// As [`call`](Self::call), for releasing a resource in `Drop`: a failure is logged.
+    /// Calls the driver to release a resource in `Drop`: a failure is logged.
     pub fn release(&self, name: &'static str, call: impl FnOnce(&Api) -> Status) {
         match self.call(name, call) {
             // At process exit the driver may shut down before our last handles are dropped.
@@ -133,6 +132,41 @@ impl Context {
         // SAFETY: the driver writes the value to `bytes`.
         self.call("cuCtxGetLimit", |api| unsafe { (api.ctx_get_limit)(&mut bytes, limit) })?;
         Ok(bytes as u64)
+    }
+
+    /// Sets the stack limit for the program.
+    pub fn set_stack_bytes(&self, bytes: u64) -> Result<u64> {
+        let _changes = lock(&CHANGES);
+        let set = self.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, bytes)?;
+        self.stack.note_set();
+        Ok(set)
+    }
+
+    /// Raises the stack limit for the kernels of a module, where this is allowed.
+    pub fn raise_stack_limit(&self, kernels: impl Iterator<Item = Stack>) {
+        let Some(wanted) = wanted_limit(kernels) else { return };
+        let _changes = lock(&CHANGES);
+        if !self.is_primary() || self.stack.is_set() {
+            return;
+        }
+        let raised = self.limit(CUlimit::CU_LIMIT_STACK_SIZE).and_then(|current| {
+            let wanted = wanted.max(current);
+            self.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, wanted)
+        });
+        match raised {
+            Ok(bytes) => tracing::info!(bytes, "threads of kernels have a stack of this size"),
+            Err(error) => {
+                tracing::warn!(%error, wanted, "the stack of the kernels' threads cannot be raised")
+            }
+        }
+    }
+
+    /// Fails if the threads of `kernel` cannot have the stack that they need at least.
+    pub fn check_stack(&self, kernel: &'static str, attributes: KernelAttributes) -> Result<()> {
+        if !attributes.has_open_stack {
+            return Ok(());
+        }
+        self.stack.check(kernel, attributes, self.limit(CUlimit::CU_LIMIT_STACK_SIZE)?)
     }
 
     /// Waits for all work of the context.

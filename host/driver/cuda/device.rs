@@ -10,7 +10,7 @@ use super::stream::CudaStream;
 use super::sys::Api;
 use super::virtual_memory::CudaVirtualMemory;
 use crate::driver::backend::{
-    Backend, DeviceBackend, DeviceInfo, Facts, Image, ModuleBackend, PoolBackend, PoolOrigin, Range,
+    Backend, DeviceBackend, DeviceInfo, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, RawDeviceInfo,
     StreamBackend, Transfer, Transfers, VirtualMemory,
 };
 use crate::error::{Error, NotSupported, Result};
@@ -48,7 +48,7 @@ pub(crate) struct CudaDevice {
     heap: Arc<Heap>,
     context: Arc<Context>,
     name: String,
-    facts: Facts,
+    raw_info: RawDeviceInfo,
 }
 
 impl CudaDevice {
@@ -91,7 +91,7 @@ impl CudaDevice {
         Ok(CudaDevice {
             own: CudaStream::create(context.clone())?,
             heap: Arc::new(Heap::new(context.clone(), &label)),
-            facts: Facts { backend: Backend::Cuda, label, limits: limits_of(&context)? },
+            raw_info: RawDeviceInfo { backend: Backend::Cuda, label, limits: limits_of(&context)? },
             context,
             name,
         })
@@ -110,8 +110,8 @@ impl Transfers for CudaDevice {
 }
 
 impl DeviceBackend for CudaDevice {
-    fn facts(&self) -> &Facts {
-        &self.facts
+    fn raw_info(&self) -> &RawDeviceInfo {
+        &self.raw_info
     }
 
     fn info(&self) -> Result<DeviceInfo> {
@@ -132,10 +132,10 @@ impl DeviceBackend for CudaDevice {
             driver_version: Some(driver_version(self.context.api)?),
             multiprocessors,
             warp_size,
-            max_threads_per_block: self.facts.limits.threads_per_block,
+            max_threads_per_block: self.raw_info.limits.threads_per_block,
             max_threads_per_multiprocessor,
             resident_warps: u64::from(multiprocessors) * u64::from(warps_each),
-            shared_bytes_per_block: self.facts.limits.shared_bytes_per_block,
+            shared_bytes_per_block: self.raw_info.limits.shared_bytes_per_block,
             memory_total: total,
             memory_free: free,
             l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
@@ -177,7 +177,7 @@ impl DeviceBackend for CudaDevice {
                 advice: "allocate all memory at once: a heap without `initial`, or Device::alloc_memory",
             }));
         }
-        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.facts.label)?))
+        Ok(Arc::new(CudaVirtualMemory::new(self.context.clone(), self.heap.clone(), &self.raw_info.label)?))
     }
 
     fn pool(&self, origin: PoolOrigin) -> Result<Arc<dyn PoolBackend>> {
@@ -215,7 +215,7 @@ impl DeviceBackend for CudaDevice {
         // SAFETY: the caller's promise: a live stream that outlives this value.
         let stream = unsafe { CudaStream::foreign(self.context.clone(), raw) };
         if !stream.is_of_context()? {
-            let (expected, got) = (self.facts.label.clone(), "another CUDA context".into());
+            let (expected, got) = (self.raw_info.label.clone(), "another CUDA context".into());
             return Err(Error::WrongDevice { what: "the stream", expected, got });
         }
         Ok(Arc::new(stream))

@@ -8,13 +8,12 @@
 //! unless the program has set it through the same device. A launch fails if the limit is less than
 //! the frames of the kernel's functions.
 
-use super::context::Context;
 use super::sys::Status;
 use crate::driver::backend::KernelAttributes;
 use crate::driver::ptx::Stack;
 use crate::error::{Bytes, Error, KernelFault, Result};
 use crate::lock::lock;
-use cudarc::driver::sys::{CUlimit, CUresult};
+use cudarc::driver::sys::CUresult;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +35,9 @@ const SYMPTOMS: [Status; 6] = [
 ];
 
 /// Serialises changes of limits: several contexts here may be one of the driver's.
-static LIMITS: Mutex<()> = Mutex::new(());
+pub(super) static CHANGES: Mutex<()> = Mutex::new(());
 
-/// The stack of a context's kernels.
+/// The stack of a context's kernels. The limit itself is with the driver.
 #[derive(Default)]
 pub(super) struct StackLimit {
     /// Whether the program has set it.
@@ -47,46 +46,23 @@ pub(super) struct StackLimit {
     open: Mutex<BTreeSet<&'static str>>,
 }
 
-impl Context {
-    /// Sets the limit for the program.
-    pub fn set_stack_bytes(&self, bytes: u64) -> Result<u64> {
-        let _changes = lock(&LIMITS);
-        let set = self.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, bytes)?;
+impl StackLimit {
+    /// The program has set the limit. Called under [`CHANGES`].
+    pub fn note_set(&self) {
         // Relaxed: ordered by the lock.
-        self.stack().is_set.store(true, Ordering::Relaxed);
-        Ok(set)
+        self.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Raises the limit for the kernels of a module, where this is allowed.
-    pub fn raise_stack_limit(&self, kernels: impl Iterator<Item = Stack>) {
-        let needed = kernels.filter(|stack| stack.is_open).map(|stack| stack.least).max();
-        let Some(least) = needed else { return };
-        let wanted = (least + ALLOWANCE).next_multiple_of(STEP);
-        let _changes = lock(&LIMITS);
+    /// Whether the program has set the limit. Called under [`CHANGES`].
+    pub fn is_set(&self) -> bool {
         // Relaxed: ordered by the lock.
-        if !self.is_primary() || self.stack().is_set.load(Ordering::Relaxed) {
-            return;
-        }
-        let raised = self.limit(CUlimit::CU_LIMIT_STACK_SIZE).and_then(|current| {
-            let wanted = wanted.max(current);
-            self.set_limit(CUlimit::CU_LIMIT_STACK_SIZE, wanted)
-        });
-        match raised {
-            Ok(bytes) => tracing::info!(bytes, "threads of kernels have a stack of this size"),
-            Err(error) => {
-                tracing::warn!(%error, wanted, "the stack of the kernels' threads cannot be raised")
-            }
-        }
+        self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Fails if the threads of `kernel` cannot have the stack that they need at least.
-    pub fn check_stack(&self, kernel: &'static str, attributes: KernelAttributes) -> Result<()> {
-        if !attributes.has_open_stack {
-            return Ok(());
-        }
-        let limit = self.limit(CUlimit::CU_LIMIT_STACK_SIZE)?;
+    /// Fails if `limit` is less than the threads of `kernel` need at least.
+    pub fn check(&self, kernel: &'static str, attributes: KernelAttributes, limit: u64) -> Result<()> {
         if limit >= attributes.stack_bytes {
-            lock(&self.stack().open).insert(kernel);
+            lock(&self.open).insert(kernel);
             return Ok(());
         }
         Err(Error::InvalidLaunch {
@@ -101,9 +77,15 @@ impl Context {
     }
 
     /// Adds to a fault that a stack may have been too small, if it may.
-    pub fn explain_stack(&self, error: Error) -> Error {
-        explain(error, &lock(&self.stack().open))
+    pub fn explain(&self, error: Error) -> Error {
+        explain(error, &lock(&self.open))
     }
+}
+
+/// The limit that the kernels of a module need. `None` if the driver knows how much each needs.
+pub(super) fn wanted_limit(kernels: impl Iterator<Item = Stack>) -> Option<u64> {
+    let least = kernels.filter(|stack| stack.is_open).map(|stack| stack.least).max()?;
+    Some((least + ALLOWANCE).next_multiple_of(STEP))
 }
 
 fn explain(error: Error, open: &BTreeSet<&str>) -> Error {

@@ -6,8 +6,8 @@ use super::late::LateStreams;
 use super::memory::{FaultyPool, FaultyVirtualMemory};
 use super::stream::FaultyStream;
 use crate::driver::backend::{
-    DeviceBackend, Facts, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, StreamBackend, Transfer,
-    Transfers, VirtualMemory,
+    DeviceBackend, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, RawDeviceInfo, StreamBackend,
+    Transfer, Transfers, VirtualMemory,
 };
 use crate::driver::cpu::CpuDevice;
 use crate::driver::{Device, DeviceInfo};
@@ -31,7 +31,7 @@ pub(crate) fn faulty_device(memory_bytes: u64) -> (Device, Arc<Faults>) {
     device_over(Faults::new(true), memory_bytes, None)
 }
 
-/// As [`faulty_device`]; all work of its streams runs late. A driver call runs a job with a
+/// A [`faulty_device`] with streams whose work runs late. A driver call runs a job with a
 /// probability of one in `one_in`, or never if that is 0.
 pub(crate) fn late_device(
     memory_bytes: u64,
@@ -86,8 +86,8 @@ impl Transfers for FaultyDevice {
 }
 
 impl DeviceBackend for FaultyDevice {
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
+    fn raw_info(&self) -> &RawDeviceInfo {
+        self.inner.raw_info()
     }
 
     fn info(&self) -> Result<DeviceInfo> {

@@ -82,8 +82,8 @@ impl Run {
         None
     }
 
-    /// As [`attempt`](Self::attempt), but the driver recovers if every attempt failed. `None` only
-    /// if it never recovers.
+    /// Calls `call` until it succeeds: the driver recovers if every attempt failed. `None` only if
+    /// it never recovers.
     pub fn must<T>(&self, mut call: impl FnMut() -> Result<T>) -> Option<T> {
         let done = self.attempt(&mut call);
         if done.is_some() || !self.recovers {
@@ -93,8 +93,8 @@ impl Run {
         self.attempt(call)
     }
 
-    /// As [`attempt`](Self::attempt), for a constructor. Resources that it acquired and could not
-    /// return stay with the driver.
+    /// Calls a constructor, and retries if the driver failed. Resources that it acquired and could
+    /// not return stay with the driver.
     pub fn construct<T>(&mut self, mut call: impl FnMut() -> Result<T>) -> Option<T> {
         let done = self.attempt(&mut call);
         if done.is_some() || !self.recovers {

@@ -127,7 +127,7 @@ impl<P: DeviceAllocator> Annotated<P> {
     }
 
     /// # Safety
-    /// As for [`DeviceAllocator::deallocate`].
+    /// The promises of [`DeviceAllocator::deallocate`].
     #[cold]
     unsafe fn deallocate_observed(&self, ptr: DevicePtr<u8>, layout: Layout, stream: &Stream) -> Result<()> {
         let _range = NamedRange::new(&self.names.free, layout.size() as u64);

@@ -1,7 +1,6 @@
 //! Builder of a bump pool.
 
-use super::overflow::Overflow;
-use super::pool::BumpPool;
+use super::pool::{BumpPool, Overflow};
 use crate::driver::Device;
 use crate::error::{Bytes, Result};
 use crate::host_pools::allocator::DeviceAllocator;

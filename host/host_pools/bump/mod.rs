@@ -20,13 +20,11 @@
 mod builder;
 mod cursor;
 mod order;
-mod overflow;
 mod pool;
 mod reset;
 #[cfg(test)]
 mod tests;
 
 pub use builder::BumpPoolBuilder;
-pub use overflow::Overflow;
-pub use pool::BumpPool;
+pub use pool::{BumpPool, Overflow};
 pub use reset::BumpPoolStats;

@@ -3,7 +3,6 @@
 use super::super::block_table::{Block, BlockTable};
 use super::cursor::{Cursor, Full};
 use super::order::ResetOrder;
-use super::overflow::Overflow;
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::host_pools::allocator::DeviceAllocator;
@@ -16,6 +15,19 @@ use std::alloc::Layout;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use warpheap_device::kernel::DevicePtr;
+
+/// Policy of a [`BumpPool`] for a request that does not fit into the rest of its region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// The allocation fails.
+    #[default]
+    Error,
+    /// The pool allocates a separate block from its upstream. A free returns that block to the
+    /// upstream, independent of resets. [`BumpPoolStats`](super::BumpPoolStats) counts these
+    /// blocks.
+    Upstream,
+}
 
 /// A pool that allocates one region from its start to its end.
 ///

@@ -4,8 +4,8 @@ use super::super::allocator::DeviceAllocator;
 use super::super::request::{invalid_setting, named};
 use super::super::sync_driver::SyncDriverAllocator;
 use super::class::{Classes, KIND};
+use super::context::{Hook, SPARE_DIVISOR, Settings};
 use super::pool::CachingPool;
-use super::settings::{Hook, SPARE_DIVISOR, Settings};
 use crate::driver::Device;
 use crate::driver::GrowableBuffer;
 use crate::error::{Bytes, Result};
@@ -123,7 +123,8 @@ impl CachingPoolBuilder {
         self
     }
 
-    fn check(&self) -> Result<Settings> {
+    /// The settings, if they are valid.
+    pub(super) fn check(&self) -> Result<Settings> {
         let &CachingPoolBuilder { min_block, segment_bytes, spare_bytes, .. } = self;
         let classes = Classes::new(min_block, self.classes_per_doubling, self.slab_limit)?;
         let max = self.max_bytes.unwrap_or(u64::MAX);

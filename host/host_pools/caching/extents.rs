@@ -19,13 +19,13 @@
 //! Written under the lock of the cache. Operations that change shared pieces also hold the shared
 //! lock.
 
-use super::arena::Arena;
-use super::block_map::{BlockId, BlockMap};
+use super::arena::{Arena, OrderTag};
+use super::blocks::{BlockId, BlockInfo, SHARED};
 use super::class::Need;
-use super::order_tag::OrderTag;
-use super::slot::{BlockInfo, SHARED};
+use super::context::Context;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// All free memory here belongs to the cache's stream.
 const OWN: OrderTag = OrderTag::IDLE;
@@ -40,11 +40,12 @@ pub(super) struct Extents {
     owner: u32,
     /// Unused numbers for blocks.
     numbers: Vec<BlockId>,
+    context: Arc<Context>,
 }
 
 impl Extents {
-    pub fn new(owner: u32) -> Extents {
-        Extents { arena: Arena::default(), pieces: HashMap::default(), owner, numbers: Vec::new() }
+    pub fn new(context: Arc<Context>, owner: u32) -> Extents {
+        Extents { arena: Arena::default(), pieces: HashMap::default(), owner, numbers: Vec::new(), context }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -53,8 +54,8 @@ impl Extents {
 
     /// Whether a block was cut from these extents.
     #[inline]
-    pub fn owns(&self, id: BlockId, live: &BlockMap) -> bool {
-        self.owner != SHARED && live.slot(id).owner() == self.owner
+    pub fn owns(&self, id: BlockId) -> bool {
+        self.owner != SHARED && self.context.blocks.slot(id).owner() == self.owner
     }
 
     /// Cuts a piece for a request by best fit.
@@ -65,33 +66,35 @@ impl Extents {
     }
 
     /// Cuts a block for a request. It is not live yet.
-    pub fn cut(&mut self, need: &Need, live: &BlockMap) -> Option<(BlockId, u64)> {
+    pub fn cut(&mut self, need: &Need) -> Option<(BlockId, u64)> {
         let piece = self.cut_piece(need.bytes, need.align)?;
         let address = self.arena.start(piece);
+        let blocks = &self.context.blocks;
         let id = self.numbers.pop().unwrap_or_else(|| {
-            self.numbers = live.take_numbers(NUMBERS);
+            self.numbers = blocks.take_numbers(NUMBERS);
             self.numbers.pop().unwrap_or_else(|| unreachable!("`NUMBERS` is not zero"))
         });
         let &Need { class, bytes, .. } = need;
-        live.insert_as(id, BlockInfo { address, bytes, owner: self.owner, piece, class, is_small: false });
+        blocks.insert_as(id, BlockInfo { address, bytes, owner: self.owner, piece, class, is_small: false });
         Some((id, address))
     }
 
     /// Merges a free block into the extent that it was cut from.
     #[inline(never)]
-    pub fn free(&mut self, id: BlockId, live: &BlockMap) {
-        let piece = live.slot(id).piece();
-        live.remove_keeping_number(id);
+    pub fn free(&mut self, id: BlockId) {
+        let blocks = &self.context.blocks;
+        let piece = blocks.slot(id).piece();
+        blocks.remove_keeping_number(id);
         self.numbers.push(id);
         if self.numbers.len() > 2 * NUMBERS {
-            live.return_numbers(self.numbers.drain(NUMBERS..));
+            blocks.return_numbers(self.numbers.drain(NUMBERS..));
         }
         self.arena.free(piece, OWN);
     }
 
     /// Returns the unused block numbers of a cache that is retired.
-    pub fn return_numbers(&mut self, live: &BlockMap) {
-        live.return_numbers(self.numbers.drain(..));
+    pub fn return_numbers(&mut self) {
+        self.context.blocks.return_numbers(self.numbers.drain(..));
     }
 
     /// Adopts a used shared piece as an extent, all of it free.
@@ -130,9 +133,9 @@ impl Extents {
     }
 
     /// Moves the piece of a free block to the shared segments, and returns its number there.
-    pub fn release_block(&mut self, shared: &mut Arena, id: BlockId, live: &BlockMap) -> u32 {
-        let piece = live.slot(id).piece();
-        live.remove(id);
+    pub fn release_block(&mut self, shared: &mut Arena, id: BlockId) -> u32 {
+        let piece = self.context.blocks.slot(id).piece();
+        self.context.blocks.remove(id);
         self.move_to_shared(shared, piece)
     }
 

@@ -7,12 +7,11 @@
 
 use super::super::allocator::DeviceAllocator;
 use super::super::request::{address_of, free_on_drop, ptr_at};
-use super::arena::Segment;
+use super::arena::{OrderTag, Segment};
 use super::class::KIND;
-use super::order_tag::OrderTag;
+use super::context::{Failure, Source, UpstreamError, is_out_of_memory};
 use super::pool::CachingPool;
 use super::shared::Shared;
-use super::source::{GrowFailure, Source, UpstreamError, is_out_of_memory};
 use crate::driver::GrowableBuffer;
 use crate::error::{Error, InvalidRequest, Result};
 use crate::lock::lock;
@@ -32,7 +31,7 @@ fn layout(bytes: u64, align: u64) -> Result<Layout> {
 }
 
 /// The locked shared state with the new memory, or why there is none.
-type GrowResult<'a> = Result<Result<MutexGuard<'a, Shared>, GrowFailure>>;
+type Grown<'a> = Result<MutexGuard<'a, Shared>, Failure>;
 
 /// Memory that a request needs: `bytes` at a multiple of `align`, or less, down to `min` bytes.
 #[derive(Clone, Copy)]
@@ -47,14 +46,14 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// possible, otherwise less. The returned guard keeps other threads from taking the new memory.
     /// A reservation also relies on the free memory at its end. If another thread takes the free
     /// tail meanwhile, the caller retries.
-    pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> GrowResult<'_> {
-        let _range = NamedRange::with_name(|| format!("{}: grow", self.settings.name));
-        let budget = self.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
+    pub(super) fn grow(&self, source: &mut Source, order: OrderTag, growth: Growth) -> Grown<'_> {
+        let _range = NamedRange::with_name(|| format!("{}: grow", self.context.settings.name));
+        let budget = self.context.settings.max_bytes.saturating_sub(lock(&self.shared).arena.reserved());
         let grown = match &mut source.reservation {
             Some(buffer) => self.grow_in_place(buffer, order, growth, budget),
             None => self.grow_by_segment(growth, budget),
         };
-        let exhausted = matches!(grown, Ok(Err(GrowFailure::Upstream(_))) | Err(_));
+        let exhausted = matches!(grown, Err(Failure::Upstream(_) | Failure::Fault(_)));
         self.upstream_exhausted.store(exhausted, Relaxed);
         grown
     }
@@ -65,19 +64,19 @@ impl<A: DeviceAllocator> CachingPool<A> {
         &self,
         sizes: impl IntoIterator<Item = u64>,
         mut alloc: impl FnMut(u64) -> Result<u64>,
-    ) -> Result<Result<(u64, u64), GrowFailure>> {
-        let mut failure = GrowFailure::Limit;
+    ) -> Result<(u64, u64), Failure> {
+        let mut failure = Failure::Limit;
         for size in sizes {
             self.upstream_allocs.fetch_add(1, Relaxed);
             match alloc(size) {
-                Ok(result) => return Ok(Ok((size, result))),
+                Ok(result) => return Ok((size, result)),
                 Err(error) if is_out_of_memory(&error) => {
-                    failure = GrowFailure::Upstream(UpstreamError(error));
+                    failure = Failure::Upstream(UpstreamError(error));
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(Err(failure))
+        Err(failure)
     }
 
     fn grow_in_place(
@@ -86,7 +85,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
         order: OrderTag,
         Growth { bytes, min, align }: Growth,
         budget: u64,
-    ) -> GrowResult<'_> {
+    ) -> Grown<'_> {
         let (start, size) = (buffer.address(), buffer.size());
         let tail = lock(&self.shared).arena.free_tail(start, |tag| tag == order || tag == OrderTag::IDLE);
         // Takes the free memory at the end into account.
@@ -94,28 +93,25 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let from = (start + size - tail).next_multiple_of(align);
             (from + bytes).saturating_sub(start + size).next_multiple_of(buffer.granularity())
         };
-        let segment = self.settings.segment_bytes.next_multiple_of(buffer.granularity());
+        let segment = self.context.settings.segment_bytes.next_multiple_of(buffer.granularity());
         let mut sizes = vec![missing(bytes).max(segment), missing(bytes), missing(min)];
         sizes.dedup();
         let max = budget.min(buffer.reserved() - size);
         sizes.retain(|more| (1..=max).contains(more));
-        let grown = self.alloc_first_fit_size(sizes, |more| buffer.grow_to(size + more))?;
-        Ok(grown.map(|(_, now)| self.add(|shared| shared.arena.extend(start, now - size, align))))
+        let (_, now) = self.alloc_first_fit_size(sizes, |more| buffer.grow_to(size + more))?;
+        Ok(self.add(|shared| shared.arena.extend(start, now - size, align)))
     }
 
-    fn grow_by_segment(&self, growth: Growth, budget: u64) -> GrowResult<'_> {
-        let (classes, Growth { bytes, min, align }) = (self.settings.classes, growth);
+    fn grow_by_segment(&self, growth: Growth, budget: u64) -> Grown<'_> {
+        let (classes, Growth { bytes, min, align }) = (self.context.settings.classes, growth);
         // Slab alignment first, so that a slab of any class can start at the segment's start.
         for align in [align.max(classes.slab_limit), align] {
-            let grown = self.alloc_segment(Growth { align, ..growth }, budget)?;
-            let is_unsupported = matches!(
-                &grown,
-                Err(GrowFailure::Upstream(UpstreamError(Error::InvalidRequest(
-                    InvalidRequest::Layout { .. }
-                ))))
-            );
-            if !is_unsupported {
-                return Ok(grown);
+            match self.alloc_segment(Growth { align, ..growth }, budget) {
+                // The upstream does not support the alignment.
+                Err(Failure::Upstream(UpstreamError(Error::InvalidRequest(InvalidRequest::Layout {
+                    ..
+                })))) => {}
+                grown => return grown,
             }
         }
         // With this many extra bytes, the segment contains an aligned position.
@@ -123,26 +119,24 @@ impl<A: DeviceAllocator> CachingPool<A> {
         self.alloc_segment(padded, budget)
     }
 
-    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, budget: u64) -> GrowResult<'_> {
-        let rounded = |bytes: u64| bytes.next_multiple_of(self.settings.granularity).min(budget);
-        let mut sizes = vec![rounded(bytes.max(self.settings.segment_bytes)), rounded(bytes), rounded(min)];
+    fn alloc_segment(&self, Growth { bytes, min, align }: Growth, budget: u64) -> Grown<'_> {
+        let rounded = |bytes: u64| bytes.next_multiple_of(self.context.settings.granularity).min(budget);
+        let mut sizes =
+            vec![rounded(bytes.max(self.context.settings.segment_bytes)), rounded(bytes), rounded(min)];
         sizes.retain(|size| *size >= min && *size > 0);
         sizes.dedup();
         // This pool handles the failure of a size, or explains that of the last one.
         let alloc = |size| unexplained(|| self.alloc_upstream(size, align));
-        let (size, start) = match self.alloc_first_fit_size(sizes, alloc)? {
-            Ok(allocated) => allocated,
-            Err(failure) => return Ok(Err(failure)),
-        };
+        let (size, start) = self.alloc_first_fit_size(sizes, alloc)?;
         // The allocation is ordered on the pool's stream, which has no other work. After this wait
         // it is usable on any stream (I3).
         if let Err(error) = self.pool_stream.settle() {
             if self.free_segment(start, size, align).is_err() {
                 self.return_segment(start, size, align);
             }
-            return Err(error);
+            return Err(error.into());
         }
-        Ok(Ok(self.add(|shared| shared.arena.add_segment(start, size, align, OrderTag::IDLE))))
+        Ok(self.add(|shared| shared.arena.add_segment(start, size, align, OrderTag::IDLE)))
     }
 
     fn alloc_upstream(&self, bytes: u64, align: u64) -> Result<u64> {
@@ -193,7 +187,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
     /// yet. Returns the bytes released and the first failure. Memory that could not be released
     /// returns to the pool.
     pub(super) fn release_segments(&self, source: &mut Source) -> (u64, Result<()>) {
-        let _range = NamedRange::with_name(|| format!("{}: release", self.settings.name));
+        let _range = NamedRange::with_name(|| format!("{}: release", self.context.settings.name));
         if let Some(buffer) = &mut source.reservation {
             return self.shrink(buffer);
         }

@@ -27,41 +27,35 @@
 //! runs after all work that may have used it before: on the same stream by stream order, on another
 //! stream by an event. I3: `used + cached == reserved`.
 //!
+//! Modules, each of which uses only those before it: `class`, `blocks`, `context`, `arena`,
+//! `extents`, `slabs`, `stats`, `cache`, `shared`, `pool`, `growth`, `ladder`, `builder`. A hit
+//! passes through `pool`, `class`, `cache` and `blocks`. Methods in `ladder` and `growth` extend
+//! the pool: they serve a miss from `shared`, which uses `slabs`, `extents` and `arena`.
+//!
 //! Lock order; a lock is taken only while holding none or locks that come before it: `source`
 //! (grows and releases segments; the driver may be waited for), `shared`, then one at a time of:
 //! the map of caches; a cache's bins and extents (all of them only to check whether a pool of equal
 //! blocks is exhausted); a shard of the block map; its block numbers; a stream's end; the list of
 //! ended streams. The hook and upstream allocators are called without holding `shared`.
 
-mod allocator;
 mod arena;
-mod bin;
-mod bins;
-mod block_map;
+mod blocks;
 mod builder;
+mod cache;
 mod class;
-mod equal_blocks;
+mod context;
 mod extents;
 mod growth;
 mod ladder;
-mod order_table;
-mod order_tag;
 mod pool;
-mod report;
-mod search;
-mod settings;
 mod shared;
 mod slabs;
-mod slot;
-mod source;
 mod stats;
-mod stream_cache;
-mod streams;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::host_pools) use bins::FreeOutcome;
+pub(in crate::host_pools) use blocks::ClaimError;
 pub use builder::CachingPoolBuilder;
+pub(in crate::host_pools) use cache::FreeOutcome;
 pub use pool::CachingPool;
-pub(in crate::host_pools) use slot::ClaimError;
 pub use stats::{CachingClassStats, CachingPoolStats, RungStats};

@@ -11,12 +11,13 @@
 //! I1: each block of a slab is live, in one cache, or free once; `free_blocks` of the slab counts
 //! the free ones. I2: `fully_free` counts the fully free slabs.
 
-use super::block_map::{BlockId, BlockMap};
-use super::class::{Classes, Need};
-use super::order_tag::OrderTag;
-use super::slot::{BlockInfo, SHARED};
+use super::arena::OrderTag;
+use super::blocks::{BlockId, BlockInfo, SHARED};
+use super::class::Need;
+use super::context::Context;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Limits on blocks and on bytes of a slab; both apply.
 const SLAB_BLOCKS: u64 = 64;
@@ -33,7 +34,7 @@ pub(super) fn refill_bytes(need: Need) -> u64 {
 }
 
 pub(super) struct Slabs {
-    classes: Classes,
+    context: Arc<Context>,
     /// Keyed by the piece that the slab was cut from.
     slabs: HashMap<u32, Slab, FixedState>,
     fully_free: usize,
@@ -47,12 +48,12 @@ struct Slab {
 }
 
 impl Slabs {
-    pub fn new(classes: Classes) -> Slabs {
-        Slabs { classes, slabs: HashMap::default(), fully_free: 0, free: HashMap::default() }
+    pub fn new(context: Arc<Context>) -> Slabs {
+        Slabs { context, slabs: HashMap::default(), fully_free: 0, free: HashMap::default() }
     }
 
     fn list(&mut self, order: OrderTag) -> &mut Vec<Vec<BlockId>> {
-        let small = self.classes.first_large();
+        let small = self.context.settings.classes.first_large();
         self.free.entry(order).or_insert_with(|| vec![Vec::new(); small])
     }
 
@@ -66,12 +67,12 @@ impl Slabs {
     }
 
     /// Removes up to `max` blocks of a class, at least one. Returns none if the class is empty.
-    pub fn alloc(&mut self, order: OrderTag, class: usize, max: usize, live: &BlockMap) -> Vec<BlockId> {
+    pub fn alloc(&mut self, order: OrderTag, class: usize, max: usize) -> Vec<BlockId> {
         let Some(lists) = self.free.get_mut(&order) else { return Vec::new() };
         let list = &mut lists[class];
         let taken = list.split_off(list.len().saturating_sub(max.max(1)));
         for id in &taken {
-            if let Some(slab) = self.slabs.get_mut(&live.slot(*id).piece()) {
+            if let Some(slab) = self.slabs.get_mut(&self.context.blocks.slot(*id).piece()) {
                 self.fully_free -= usize::from(slab.free_blocks == slab.blocks);
                 slab.free_blocks -= 1;
             }
@@ -80,22 +81,15 @@ impl Slabs {
     }
 
     /// Cuts a piece that starts at `start` into `blocks` blocks of a class.
-    pub fn add(
-        &mut self,
-        (node, start): (u32, u64),
-        blocks: u64,
-        class: usize,
-        order: OrderTag,
-        live: &BlockMap,
-    ) {
-        let bytes = self.classes.bytes(class);
+    pub fn add(&mut self, (node, start): (u32, u64), blocks: u64, class: usize, order: OrderTag) {
+        let bytes = self.context.settings.classes.bytes(class);
         self.slabs.insert(node, Slab { blocks: blocks as usize, free_blocks: 0 });
         // The first block ends up on top.
         for index in (0..blocks).rev() {
             let address = start + index * bytes;
             let (owner, piece) = (SHARED, node);
-            let id =
-                live.insert(BlockInfo { address, bytes, owner, piece, class: Some(class), is_small: true });
+            let info = BlockInfo { address, bytes, owner, piece, class: Some(class), is_small: true };
+            let id = self.context.blocks.insert(info);
             self.free(id, node, class, order);
         }
     }
@@ -130,7 +124,6 @@ impl Slabs {
         &mut self,
         accepts: impl Fn(OrderTag) -> bool,
         to: Option<OrderTag>,
-        live: &BlockMap,
     ) -> HashMap<u32, OrderTag> {
         if self.fully_free == 0 {
             return HashMap::new();
@@ -142,14 +135,15 @@ impl Slabs {
             orders.iter().all(|order| accepts(*order)).then_some(())?;
             if is_one { Some(first) } else { to }
         };
-        let found = self.orders_of_fully_free(live);
+        let found = self.orders_of_fully_free();
         let dissolved: HashMap<u32, OrderTag> =
             found.iter().filter_map(|(piece, orders)| Some((*piece, target(orders)?))).collect();
+        let blocks = &self.context.blocks;
         for list in self.free.values_mut().flatten() {
             list.retain(|id| {
-                let dissolves = dissolved.contains_key(&live.slot(*id).piece());
+                let dissolves = dissolved.contains_key(&blocks.slot(*id).piece());
                 if dissolves {
-                    live.remove(*id);
+                    blocks.remove(*id);
                 }
                 !dissolves
             });
@@ -162,11 +156,11 @@ impl Slabs {
     }
 
     /// Fully free slabs, and the orders of their blocks.
-    fn orders_of_fully_free(&self, live: &BlockMap) -> HashMap<u32, HashSet<OrderTag>> {
+    fn orders_of_fully_free(&self) -> HashMap<u32, HashSet<OrderTag>> {
         let mut found: HashMap<u32, HashSet<OrderTag>> = HashMap::new();
         for (order, lists) in &self.free {
             for id in lists.iter().flatten() {
-                let piece = live.slot(*id).piece();
+                let piece = self.context.blocks.slot(*id).piece();
                 if self.slabs.get(&piece).is_some_and(|slab| slab.free_blocks == slab.blocks) {
                     found.entry(piece).or_default().insert(*order);
                 }
@@ -184,12 +178,13 @@ impl Slabs {
     }
 
     /// I1 and I2.
-    pub fn check(&self, live: &BlockMap, is_used: impl Fn(u32) -> bool) {
+    pub fn check(&self, is_used: impl Fn(u32) -> bool) {
+        let slot = |id: &BlockId| self.context.blocks.slot(*id);
         let mut free: HashMap<u32, usize> = HashMap::new();
         let mut seen = HashSet::new();
         for id in self.free.values().flatten().flatten() {
-            assert!(!live.slot(*id).is_live() && seen.insert(*id), "I1");
-            *free.entry(live.slot(*id).piece()).or_default() += 1;
+            assert!(!slot(id).is_live() && seen.insert(*id), "I1");
+            *free.entry(slot(id).piece()).or_default() += 1;
         }
         for (node, slab) in &self.slabs {
             assert_eq!(free.remove(node).unwrap_or(0), slab.free_blocks, "I1");

@@ -28,7 +28,7 @@ fn out_of_memory_errors_report_the_figures_of_the_pool() {
     assert_eq!(device.memory_in_use(), (0, 0));
 }
 
-/// As those of other pools, but not those of other memory of the device, which has no report.
+/// Only errors of allocators do: other memory of the device has no report.
 #[test]
 fn out_of_memory_errors_of_the_device_say_how_to_get_a_report() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 3 << 20);

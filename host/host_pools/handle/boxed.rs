@@ -1,8 +1,7 @@
 //! One value in memory of an allocator.
 
 use super::buffer::PoolBuffer;
-use super::error::DeallocateError;
-use super::parts::PoolParts;
+use super::parts::{DeallocateError, PoolParts};
 use crate::driver::Stream;
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;

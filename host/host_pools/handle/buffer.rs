@@ -1,8 +1,7 @@
 //! Arrays in memory of an allocator.
 
-use super::error::DeallocateError;
 use super::owned::OwnedParts;
-use super::parts::PoolParts;
+use super::parts::{DeallocateError, PoolParts};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
 use crate::host_pools::allocator::DeviceAllocator;

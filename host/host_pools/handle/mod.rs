@@ -77,7 +77,6 @@
 
 mod boxed;
 mod buffer;
-mod error;
 mod owned;
 mod parts;
 mod values;
@@ -87,5 +86,4 @@ mod tests;
 
 pub use boxed::PoolBox;
 pub use buffer::PoolBuffer;
-pub use error::DeallocateError;
-pub use parts::PoolParts;
+pub use parts::{DeallocateError, PoolParts};

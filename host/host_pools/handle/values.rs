@@ -67,7 +67,7 @@ impl<T: DeviceData, A: DeviceAllocator> PoolBuffer<T, A> {
         if bytes > 0 { wait() } else { Ok(()) }
     }
 
-    /// As [`wait_for`](Self::wait_for), then reports panics of threads.
+    /// Waits for a copy of `bytes` bytes to the host, then reports panics of threads.
     fn wait_to_read(&self, bytes: usize) -> Result<()> {
         self.wait_for(bytes)?;
         if bytes > 0 { self.device().driver().report_panics() } else { Ok(()) }

@@ -4,7 +4,7 @@
 //! thread, since the first access to a `thread_local!` of a shared library may allocate.
 
 use super::Running;
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 use crate::simt::error::Thread;
 use corosensei::stack::{DefaultStack, Stack};
 use std::ffi::{c_int, c_void};

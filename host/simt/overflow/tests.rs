@@ -17,7 +17,7 @@ warpheap_device::kernel! {
     /// One thread calls itself `depth` times.
     ///
     /// # Safety
-    /// None.
+    /// The kernel accesses no memory.
     unsafe fn recursive(block: u32, of_block: u32, depth: u64) {
         if thread::block_idx_x() == block && thread::thread_idx_x() == of_block {
             black_box(recurse(depth));

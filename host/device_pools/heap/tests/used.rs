@@ -157,7 +157,7 @@ impl Heap {
         assert_eq!(self.check().unwrap(), [], "after the old value was restored");
     }
 
-    /// As [`assert_broken`](Self::assert_broken), for a word with some bits flipped.
+    /// Flips bits of a word, and asserts that a check reports it.
     pub(super) fn assert_broken_by(&mut self, offset: u64, flipped: u32, invariant: &str, words: &str) {
         self.assert_broken(offset, self.word(offset) ^ flipped, invariant, words);
     }

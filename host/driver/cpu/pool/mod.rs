@@ -13,7 +13,7 @@ mod tests;
 
 use self::segments::Segments;
 use super::memory::Heap;
-use super::queues::Queues;
+use super::queue::Queues;
 use crate::driver::backend::{PoolAttribute, PoolBackend, Queue, Range};
 use crate::error::{Bytes, Error, OutOfMemory, Result};
 use crate::lock::lock;

@@ -4,22 +4,21 @@
 //! read unchanged: without `align`, where 256 is what RMM's allocators promise, without `tag`, with
 //! the time of day, which continues after midnight, and with addresses as streams.
 
-mod days;
 mod rows;
 #[cfg(test)]
 mod tests;
-mod ticks;
+mod time;
 
 pub use rows::LogReader;
-pub use ticks::LogTicks;
+pub use time::LogTicks;
 
 use super::{LogAction, LogRecord};
 use crate::error::{Error, Result};
 use csv::StringRecord;
-use days::{Days, time_of_day};
 use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
+use time::{Days, time_of_day};
 
 /// Alignment of allocations in a log without the column `align`.
 const DEFAULT_ALIGN: u64 = 256;

@@ -1,8 +1,9 @@
 //! Compares a segment with a reference model of single units, each with its owner.
 
-use super::super::order_tag::OrderTag;
-use super::Arena;
+use super::free_index::FreeIndex;
+use super::{Arena, Chain, NONE, OrderTag, PieceState};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const UNIT: u64 = 512;
 const FIRST: u64 = 1 << 20;
@@ -203,5 +204,57 @@ fn added_memory_joins_segments_and_a_removed_piece_splits_them() {
         arena.remove(arena.fit(OrderTag::IDLE, bytes, UNIT).unwrap());
         arena.check();
         assert_eq!(arena.reserved(), left);
+    }
+}
+
+impl Arena {
+    /// The orders that have pieces.
+    pub fn orders(&self) -> impl Iterator<Item = OrderTag> {
+        self.free.keys().copied().filter(|order| self.has(*order))
+    }
+
+    /// I1 to I4.
+    pub fn check(&self) {
+        let (mut used, mut listed, mut reserved) = (0, 0, 0);
+        for segment in self.segments.values() {
+            let (mut at, mut before, mut last) = (segment.start, None, NONE);
+            for node in self.pieces(segment) {
+                let of = self.chain.get(node);
+                assert!(of.start == at && of.bytes > 0 && of.prev == last, "I1");
+                let order = self.order(node);
+                assert!(order.is_none() || order != before, "I2: {of:?}");
+                if let Some(order) = order {
+                    assert!(
+                        self.free[&order].iter().any(|one| *one == (of.bytes, of.start, node)),
+                        "I3: {of:?}"
+                    );
+                    listed += 1;
+                }
+                used += 1;
+                (at, before, last) = (at + of.bytes, order, node);
+            }
+            assert_eq!((at, last), (segment.start + segment.bytes, segment.last), "I1");
+            reserved += segment.bytes;
+        }
+        assert_eq!(listed, self.free.values().map(FreeIndex::len).sum::<usize>(), "I3");
+        assert_eq!(reserved, self.reserved, "I4");
+        self.chain.check(used);
+    }
+
+    /// Start, length and order of the free pieces.
+    pub fn free_list(&self) -> Vec<(u64, u64, OrderTag)> {
+        let listed = |(order, pieces): (&OrderTag, &FreeIndex)| {
+            pieces.iter().map(|(bytes, start, _)| (*start, *bytes, *order)).collect::<Vec<_>>()
+        };
+        self.free.iter().flat_map(listed).collect()
+    }
+}
+
+impl Chain {
+    /// I2, given the number of pieces in use.
+    pub fn check(&self, used: usize) {
+        let vacant: BTreeSet<_> = self.vacant.iter().collect();
+        assert_eq!((vacant.len(), vacant.len() + used), (self.vacant.len(), self.nodes.len()), "I2");
+        assert!(vacant.iter().all(|node| self.get(**node).state == PieceState::Vacant), "I2");
     }
 }

@@ -1,11 +1,10 @@
 //! How much caches, slabs, refills and extents take, and when a pool counts as empty.
 
-use super::super::bin::{bin_limit, refill_count};
+use super::super::arena::OrderTag;
+use super::super::cache::{bin_limit, refill_count};
 use super::super::class::Classes;
-use super::super::order_tag::OrderTag;
-use super::super::settings::Settings;
+use super::super::context::{Settings, is_out_of_memory};
 use super::super::slabs::{refill_bytes, slab_blocks};
-use super::super::source::is_out_of_memory;
 use super::*;
 use crate::error::{Bytes, Error, InvalidRequest};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,7 +48,7 @@ fn a_refill_takes_a_small_part_of_a_pool_of_equal_blocks() {
     let of = |blocks: u64| Settings::of_equal("a pool".into(), 512, 512 * blocks).max_refill(512);
     assert_eq!([1, 31, 32, 63, 64, 1000].map(of), [1, 1, 1, 1, 2, 31]);
     let pool = CachingPool::builder().build_over(SyncDriverAllocator::new(&Device::cpu())).unwrap();
-    assert_eq!(pool.settings.max_refill(512), usize::MAX);
+    assert_eq!(pool.context.settings.max_refill(512), usize::MAX);
 }
 
 /// At most 16 MiB, at most a segment, and at most 1/32 of the pool.
@@ -58,7 +57,7 @@ fn an_extent_is_a_small_part_of_the_pool() {
     let device = Device::cpu();
     let extent = |max: u64, segment: u64| {
         let builder = CachingPool::builder().max_bytes(max).segment_bytes(segment);
-        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().settings.extent()
+        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().context.settings.extent()
     };
     assert_eq!(extent(1 << 40, 32 * M), 16 * M);
     assert_eq!(extent(1 << 40, 4 * M), 4 * M);
@@ -71,7 +70,7 @@ fn free_memory_is_limited_by_streams_by_the_pool_and_by_the_device() {
     let device = Device::cpu_with_executor(Executor::new(Mode::Parallel { workers: 1 }), 320 * M);
     let spare = |max: u64, streams| {
         let builder = CachingPool::builder().max_bytes(max).spare_bytes(3 * M);
-        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().settings.spare(streams)
+        builder.build_over(SyncDriverAllocator::new(&device)).unwrap().context.settings.spare(streams)
     };
     assert_eq!([1, 2, 3, 4, 100].map(|streams| spare(1 << 40, streams)), [3, 6, 9, 10, 10].map(|n| n * M));
     assert_eq!([0, 1, 2, 3].map(|streams| spare(128 * M, streams)), [0, 3, 4, 4].map(|n| n * M));
@@ -225,4 +224,101 @@ fn every_order_is_new() {
     assert!(!orders.contains(&OrderTag::IDLE));
     let again = shared.order_of(&pool.streams.get(&streams[2]));
     assert!(orders.contains(&again));
+}
+
+/// Which blocks a bin serves and keeps.
+mod bins {
+    use super::super::super::blocks::{BlockInfo, SHARED};
+    use super::super::super::cache::{Bins, FreeOutcome, recent_index};
+    use super::super::super::context::Context;
+    use crate::host_pools::CachingPool;
+    use std::alloc::Layout;
+    use std::sync::Arc;
+
+    const MIB: u64 = 1 << 20;
+
+    struct Fixture {
+        bins: Bins,
+        context: Arc<Context>,
+        /// Sizes of the blocks that exceeded a limit.
+        surplus: Vec<u64>,
+    }
+
+    impl Fixture {
+        /// Caches large blocks of these sizes one by one.
+        fn new(sizes: &[u64]) -> Fixture {
+            let context = Arc::new(Context::new(CachingPool::builder().check().unwrap()));
+            let bins = Bins::new(context.clone(), SHARED);
+            let mut of = Fixture { bins, context, surplus: Vec::new() };
+            for (n, bytes) in (0..).zip(sizes) {
+                // At odd multiples of 512 B, except the first.
+                of.cache(n * 256 * MIB + n.min(1) * 512, *bytes);
+            }
+            of
+        }
+
+        fn cache(&mut self, address: u64, bytes: u64) {
+            let class = Some(self.context.settings.classes.index(bytes));
+            let info = BlockInfo { address, bytes, owner: SHARED, piece: 0, class, is_small: false };
+            let id = self.context.blocks.insert(info);
+            if let FreeOutcome::Overflow { class, limit } = self.bins.free(id, bytes) {
+                let surplus = self.bins.take_surplus(class, limit);
+                self.surplus.extend(surplus.into_iter().map(|id| self.context.blocks.slot(id).bytes()));
+            }
+        }
+
+        /// Allocates, checks that the block is remembered, and returns its size.
+        fn alloc(&mut self, bytes: u64, align: usize) -> Option<u64> {
+            let layout = Layout::from_size_align(bytes as usize, align).unwrap();
+            let need = self.context.settings.classes.need(layout)?;
+            let address = self.bins.alloc(&need, layout)?;
+            let same_place = |other: &u64| recent_index(*other) == recent_index(address);
+            let other = (1..).map(|n| address + 512 * n).find(same_place)?;
+            assert!(self.bins.take_recent(other).is_none(), "another address in the same place");
+            let claim = self.bins.take_recent(address).expect("allocated last");
+            let slot = self.context.blocks.slot(claim.id);
+            assert!(slot.is_live() && self.bins.take_recent(address).is_none());
+            Some(slot.bytes())
+        }
+    }
+
+    #[test]
+    fn the_smallest_large_block_that_fits_is_allocated() {
+        let mut of = Fixture::new(&[33 * MIB / 16, 3 * MIB, 35 * MIB / 16, 34 * MIB / 16]);
+        assert!(of.surplus.is_empty());
+        for (bytes, align, found, why) in [
+            (34 * MIB / 16 - 5, 256, Some(34 * MIB / 16), "the smallest"),
+            (2 * MIB + 1, 1 << 20, Some(33 * MIB / 16), "the aligned one"),
+            (2 * MIB + 1, 256, None, "at most 1/16 too large"),
+            (34 * MIB / 16, 1 << 20, None, "not aligned"),
+            (34 * MIB / 16, 512, Some(35 * MIB / 16), "the next larger one"),
+            (3 * MIB, 512, Some(3 * MIB), "the exact size"),
+            (3 * MIB, 512, None, "none left"),
+        ] {
+            assert_eq!(of.alloc(bytes, align), found, "{why}");
+        }
+    }
+
+    /// Also if the block that was freed last fits, or has the exact size.
+    #[test]
+    fn the_block_that_was_freed_last_is_allocated_only_if_it_is_the_best() {
+        let mut of = Fixture::new(&[33 * MIB / 16, 34 * MIB / 16]);
+        assert_eq!(of.alloc(33 * MIB / 16 - 512, 256), Some(33 * MIB / 16), "the smallest");
+        let mut of = Fixture::new(&[35 * MIB / 16, 33 * MIB / 16]);
+        assert_eq!(of.alloc(33 * MIB / 16, 1 << 20), Some(35 * MIB / 16), "the aligned one");
+        assert_eq!(of.alloc(33 * MIB / 16, 512), Some(33 * MIB / 16), "the exact size");
+    }
+
+    /// I2.
+    #[test]
+    fn a_bin_keeps_the_blocks_that_were_freed_last() {
+        let of = Fixture::new(&[20 * MIB, 21 * MIB, 40 * MIB]);
+        assert_eq!(of.surplus, [20 * MIB], "one of each class");
+        let sizes: Vec<u64> = (0..5).map(|n| 3 * MIB + n * 512).collect();
+        let mut of = Fixture::new(&sizes);
+        assert!(of.surplus.is_empty(), "five of 3 MiB: {:?}", of.surplus);
+        // Of this size a bin keeps four.
+        of.cache(1 << 50, 4 * MIB);
+        assert_eq!(of.surplus, sizes[..3], "the older half");
+    }
 }

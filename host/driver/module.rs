@@ -1,16 +1,18 @@
 //! Modules: kernels loaded on a device.
 
-use super::backend::{Image, KernelAttributes, Range};
+use super::backend::{Image, KernelAttributes, Range, Transfer};
 use super::code::{Code, Named, Variables};
 use super::device::Device;
 use super::ptx::checked_cubins;
 use crate::error::{InvalidModule, Result};
 use crate::lock::lock;
-use crate::simt::note_heap;
+use crate::simt::{OnPanic, note_heap};
 use std::fmt;
+use std::mem::offset_of;
 use std::sync::Arc;
 use warpheap_device::global::GlobalHeap;
 use warpheap_device::kernel::Kernel;
+use warpheap_device::panic::{PanicSettings, SYMBOL};
 
 /// The names of kernels, for [`Device::load_kernels`]: `kernel_names![double, sum]` is `["double",
 /// "sum"]`. Compiles only if kernels of those names exist.
@@ -204,6 +206,36 @@ impl Module {
         let mut named = self.code.block_launches();
         self.device.driver().synchronize()?;
         write(&mut named)
+    }
+
+    /// Sets what a panic of a thread in the module's kernels ends: the thread
+    /// ([`OnPanic::EndThread`], the default), or the grid. Waits for the device; launches of the
+    /// module wait until the call is done.
+    ///
+    /// A panic that ends only threads is returned once, as
+    /// [`KernelFault::Panicked`](crate::error::KernelFault::Panicked), by the first of these calls
+    /// after it, whatever the stream: [`Device::synchronize`](crate::Device::synchronize),
+    /// `synchronize` and `is_done` of streams and events, and copies to the host that wait.
+    ///
+    /// # Errors
+    /// [`InvalidModule`](crate::Error::InvalidModule) if the kernels were built without the feature
+    /// `panic-handler` of `warpheap-device`, or an earlier failure of the device.
+    pub fn set_on_panic(&self, on_panic: OnPanic) -> Result<()> {
+        let missing = InvalidModule::NoPanicHandler { symbol: SYMBOL };
+        let place = self.code.variable(SYMBOL, size_of::<PanicSettings>() as u64, missing)?;
+        self.while_idle(|_| {
+            self.code.set_on_panic(on_panic);
+            let Some(Range { address, .. }) = place else { return Ok(()) };
+            let ends_grid = u64::from(on_panic == OnPanic::EndGrid);
+            let write = Transfer::Write {
+                to: address + offset_of!(PanicSettings, ends_grid) as u64,
+                from: (&raw const ends_grid).cast(),
+                bytes: size_of_val(&ends_grid),
+            };
+            // SAFETY: the word is inside the variable, whose size was checked; no kernel of the
+            // module runs.
+            unsafe { self.device.driver().transfer(write) }
+        })
     }
 
     /// Calls `write` to write the module's variables while no launch of the module is in progress

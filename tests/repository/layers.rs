@@ -42,8 +42,8 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "",
         &[
             "bytes kernels lock threads usage",
-            "error",
             "nvtx report simt",
+            "error",
             "driver",
             "build_info device_pools host_pools",
             "kernel_test",
@@ -54,8 +54,8 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "harness/src/lib.rs",
         "",
         &[
-            "build_info error threads",
-            "kernels own suite_kernels",
+            "build_info error summary threads",
+            "kernels own_module suite_kernels",
             "bench stress",
             "pool_tools report",
             "cli",

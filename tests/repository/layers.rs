@@ -167,13 +167,13 @@ fn no_layer_of_the_heap_calls_a_method_of_a_later_one() {
             .flat_map(|(_, code)| declared(&part(&code)).map(String::from).collect::<Vec<_>>())
             .collect()
     };
-    for layer in 0..LAYERS.len() {
+    for (layer, folder) in LAYERS.into_iter().enumerate() {
         let until: BTreeSet<_> = (0..=layer).flat_map(|layer| names(layer, str::to_owned)).collect();
         let later: BTreeSet<_> = (layer + 1..LAYERS.len()).flat_map(|layer| names(layer, of_core)).collect();
         assert!(later.len() > 10 || layer + 1 == LAYERS.len(), "methods of later layers: {later:?}");
         // Others have a name of a type of this layer, too.
         let later = later.difference(&until).cloned().collect();
-        assert!(of_layer(layer).count() >= 3, "files of {}", LAYERS[layer]);
+        assert!(of_layer(layer).count() >= 3, "files of {folder}");
         for (name, code) in of_layer(layer) {
             assert_eq!(called(&code, &later), [""; 0], "{name}");
         }

@@ -60,7 +60,7 @@ impl Crate {
                         .collect(),
                 };
                 assert!(!found.is_empty(), "{file}: no file of the module {name}");
-                let module = [&parent[..], &[name.clone()]].concat();
+                let module = [&parent[..], std::slice::from_ref(name)].concat();
                 files.extend(found.into_iter().map(|found| {
                     let inside = found.strip_suffix("/mod.rs").unwrap_or(found.trim_end_matches(".rs"));
                     (module.clone(), found.clone(), inside.to_owned())
@@ -155,7 +155,7 @@ impl Crate {
                     .aliases
                     .entry(name.clone())
                     .or_default()
-                    .push([module, &[name.clone()]].concat());
+                    .push([module, std::slice::from_ref(&name)].concat());
             }
             self.module(module).items.insert(name);
         }

@@ -62,7 +62,7 @@ pub unsafe trait DeviceAlloc: DeviceHandle {
 // SAFETY: allocated memory is disjoint (I1 of the arena).
 unsafe impl DeviceAlloc for Bump {
     const RECLAIMS: bool = false;
-    const POINTS: &'static [&'static [&'static str]] = &[&bump::SITES, &bump::POINTS];
+    const POINTS: &'static [&'static [&'static str]] = &[&bump::ORDERINGS, &bump::POINTS];
 
     #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -82,7 +82,8 @@ unsafe impl DeviceAlloc for Bump {
 // SAFETY: a block has one owner (I2 of the pool), and the layout fits by the check.
 unsafe impl DeviceAlloc for FreeList {
     const RECLAIMS: bool = true;
-    const POINTS: &'static [&'static [&'static str]] = &[&freelist::SITES, &freelist::POINTS, &scans::POINTS];
+    const POINTS: &'static [&'static [&'static str]] =
+        &[&freelist::ORDERINGS, &freelist::POINTS, &scans::POINTS];
 
     #[inline(always)]
     fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
@@ -110,9 +111,9 @@ unsafe impl DeviceAlloc for FreeList {
 unsafe impl DeviceAlloc for Heap {
     const RECLAIMS: bool = true;
     const POINTS: &'static [&'static [&'static str]] = if heap::DEBUG {
-        &[&heap::SITES, &heap::POINTS, &heap::debug::DEBUG_SITES]
+        &[&heap::ORDERINGS, &heap::POINTS, &heap::debug::DEBUG_ORDERINGS]
     } else {
-        &[&heap::SITES, &heap::POINTS]
+        &[&heap::ORDERINGS, &heap::POINTS]
     };
 
     #[track_caller]

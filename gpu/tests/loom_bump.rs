@@ -11,7 +11,7 @@ mod arena;
 use arena::{Arena, check_disjoint};
 use loom_support::{Model, at, every_site_is_needed, model, with};
 use std::sync::{Arc, Mutex};
-use warpheap_device::bump::SITES;
+use warpheap_device::bump::ORDERINGS;
 
 /// An arena with one-byte granules, and its allocations as start and length.
 struct Shared {
@@ -138,5 +138,5 @@ fn every_weakened_ordering_is_noticed() {
         ("bump/see-tail", KEPT_TAIL, TAIL_LOST),
         ("bump/see-lent", LENT_TO_ANOTHER, FITTING_FAILED),
     ];
-    every_site_is_needed(&SITES, &[], &noticed_by);
+    every_site_is_needed(&ORDERINGS, &[], &noticed_by);
 }

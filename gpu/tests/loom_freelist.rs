@@ -13,7 +13,7 @@ use loom_support::{Model, PREEMPTIONS, Values, both, both_at, every_site_is_need
 use std::ops::Deref;
 use std::sync::Arc;
 use warpheap_device::fault::FaultKind;
-use warpheap_device::freelist::SITES;
+use warpheap_device::freelist::ORDERINGS;
 use warpheap_device::units::BlockIndex;
 
 /// A pool, and a plain value per block that only the block's owner may access.
@@ -169,5 +169,5 @@ fn every_weakened_ordering_is_noticed() {
         ("freelist/arrive", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
         ("freelist/begin-scan", FREE_IN_OTHER_REGION, "exactly one of two allocations must succeed"),
     ];
-    every_site_is_needed(&SITES, &[], &noticed_by);
+    every_site_is_needed(&ORDERINGS, &[], &noticed_by);
 }

@@ -7,7 +7,7 @@ mod loom_support;
 
 use loom_support::{Model, PREEMPTIONS, Values, both, every_site_is_needed, model};
 use std::sync::Arc;
-use warpheap_device::heap::debug::{DEBUG_SITES, Ring};
+use warpheap_device::heap::debug::{DEBUG_ORDERINGS, Quarantine};
 use warpheap_device::sync::AtomicU64;
 
 /// The report of two holders that access a block without an order.
@@ -16,25 +16,25 @@ const OVERLOOKED: &str = "neither in quarantine nor on its way, and not the heap
 
 /// A ring, a plain value per block that only the block's holder may access, and the set of blocks
 /// that the heap got back.
-struct Quarantine {
-    ring: Ring,
+struct QuarantineModel {
+    ring: Quarantine,
     values: Values<u32>,
     back: Vec<AtomicU64>,
     _slots: Vec<AtomicU64>,
 }
 
 // SAFETY: the ring is a handle of atomics that the quarantine owns.
-unsafe impl Sync for Quarantine {}
+unsafe impl Sync for QuarantineModel {}
 // SAFETY: the ring is a handle of atomics that the quarantine owns.
-unsafe impl Send for Quarantine {}
+unsafe impl Send for QuarantineModel {}
 
-impl Quarantine {
+impl QuarantineModel {
     /// A quarantine of `slots` slots, for blocks 1 to `blocks`.
-    fn new(slots: u64, blocks: u32) -> Arc<Quarantine> {
+    fn new(slots: u64, blocks: u32) -> Arc<QuarantineModel> {
         let slots: Vec<_> = (0..slots).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Quarantine {
+        Arc::new(QuarantineModel {
             // SAFETY: the slots are stored next to the ring, and do not move.
-            ring: unsafe { Ring::over(slots.as_ptr(), slots.len() as u64) },
+            ring: unsafe { Quarantine::over(slots.as_ptr(), slots.len() as u64) },
             values: Values::new(1 + blocks as usize),
             back: (0..=blocks).map(|_| AtomicU64::new(0)).collect(),
             _slots: slots,
@@ -72,7 +72,7 @@ impl Quarantine {
 /// Of two frees, the later one takes out the block that the earlier one put in, and sees its
 /// writes.
 const DISPLACED: Model = model(PREEMPTIONS, || {
-    let quarantine = Quarantine::new(1, 2);
+    let quarantine = QuarantineModel::new(1, 2);
     both(&quarantine, |quarantine| quarantine.free(1), |quarantine| quarantine.free(2));
     assert!(quarantine.is_back(1) != quarantine.is_back(2), "one is out, one is in");
 });
@@ -80,7 +80,7 @@ const DISPLACED: Model = model(PREEMPTIONS, || {
 /// After failed allocations two threads empty the ring: neither gives up while the other still
 /// holds the block.
 const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
-    let quarantine = Quarantine::new(2, 1);
+    let quarantine = QuarantineModel::new(2, 1);
     quarantine.free(1);
     both(&quarantine, |quarantine| quarantine.failed(1), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
@@ -88,7 +88,7 @@ const EMPTIED_BY_TWO: Model = model(PREEMPTIONS, || {
 
 /// A thread empties the ring while a free takes a block out.
 const EMPTIED_BESIDE_A_FREE: Model = model(PREEMPTIONS, || {
-    let quarantine = Quarantine::new(1, 2);
+    let quarantine = QuarantineModel::new(1, 2);
     quarantine.free(1);
     both(&quarantine, |quarantine| quarantine.free(2), |quarantine| quarantine.failed(1));
     assert!(quarantine.is_back(1));
@@ -110,5 +110,5 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/left", EMPTIED_BY_TWO, OVERLOOKED),
         ("heap/see-left", EMPTIED_BY_TWO, OVERLOOKED),
     ];
-    every_site_is_needed(&DEBUG_SITES, &["heap/quarantine"], &noticed_by);
+    every_site_is_needed(&DEBUG_ORDERINGS, &["heap/quarantine"], &noticed_by);
 }

@@ -8,7 +8,7 @@ use loom_support::{Model, Values, every_site_is_needed, model, with};
 use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
-use warpheap_device::panic::{PanicRecord, PanicSettings, RecordedPanic, SITES};
+use warpheap_device::panic::{ORDERINGS, PanicRecord, PanicSettings, RecordedPanic};
 
 /// Preemptions of a run. With one more, a run takes minutes and finds no more.
 const PREEMPTIONS: usize = 3;
@@ -101,7 +101,7 @@ holds! {
 #[test]
 fn every_ordering_is_needed() {
     every_site_is_needed(
-        &SITES,
+        &ORDERINGS,
         &[],
         &[
             ("panic/counted", NO_PANIC_IS_LOST, "of 2 panics were reported"),

@@ -9,7 +9,7 @@ use warpheap_device::{bump, freelist};
 #[test]
 fn the_memory_model_has_every_site_and_no_other() {
     let page = page("memory-model.md");
-    for (structure, sites) in [("bump/", &bump::SITES[..]), ("freelist/", &freelist::SITES[..])] {
+    for (structure, sites) in [("bump/", &bump::ORDERINGS[..]), ("freelist/", &freelist::ORDERINGS[..])] {
         for site in sites {
             assert!(page.contains(&format!("`{site}`")), "{site} is not explained");
         }

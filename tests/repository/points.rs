@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use warpheap_device::alloc::DeviceAlloc;
 use warpheap_device::bump::{self, Bump};
 use warpheap_device::freelist::{self, FreeList};
-use warpheap_device::heap::{self, Heap, debug::DEBUG_SITES};
+use warpheap_device::heap::{self, Heap, debug::DEBUG_ORDERINGS};
 use warpheap_device::panic;
 
 /// A site of no allocator and of no model.
@@ -21,7 +21,8 @@ fn every_site_is_a_point_of_an_allocator() {
     let Some(files) = tracked() else { return };
     let sources = files.iter().filter(|(name, _)| name.starts_with("gpu/src/"));
     let declared: Vec<_> = sources.flat_map(|(_, text)| sites(text)).collect();
-    let lists = [Bump::POINTS, FreeList::POINTS, Heap::POINTS, &[&DEBUG_SITES, &panic::SITES, &EXEMPT]];
+    let lists =
+        [Bump::POINTS, FreeList::POINTS, Heap::POINTS, &[&DEBUG_ORDERINGS, &panic::ORDERINGS, &EXEMPT]];
     let listed = BTreeSet::from_iter(lists.into_iter().flatten().copied().flatten().copied());
     assert_eq!(BTreeSet::from_iter(declared.iter().copied()), listed);
     assert_eq!(declared.len(), listed.len(), "a name is declared twice: {declared:?}");
@@ -40,11 +41,11 @@ fn uses(text: &str, constant: &str) -> usize {
 fn every_site_is_that_of_one_operation() {
     let Some(files) = tracked() else { return };
     for (folder, names) in [
-        ("gpu/src/bump/", &bump::SITES[..]),
-        ("gpu/src/freelist/", &freelist::SITES),
-        ("gpu/src/heap/checks/debug/", &DEBUG_SITES),
-        ("gpu/src/heap/", &heap::SITES),
-        ("gpu/src/panic/", &panic::SITES),
+        ("gpu/src/bump/", &bump::ORDERINGS[..]),
+        ("gpu/src/freelist/", &freelist::ORDERINGS),
+        ("gpu/src/heap/checks/debug/", &DEBUG_ORDERINGS),
+        ("gpu/src/heap/", &heap::ORDERINGS),
+        ("gpu/src/panic/", &panic::ORDERINGS),
     ] {
         let sources = || files.iter().filter(|(name, _)| name.starts_with(folder)).map(|(_, text)| text);
         for name in names {

@@ -22,7 +22,7 @@ pub(super) const SEE_TAIL: Site = Site::new("bump/see-tail");
 /// The look at the shards, after the look at the root.
 pub(super) const SEE_LENT: Site = Site::new("bump/see-lent");
 /// Every named ordering of this structure, for model checkers.
-pub const SITES: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
+pub const ORDERINGS: [&str; 3] = ["bump/lend", "bump/see-tail", "bump/see-lent"];
 
 /// The subtraction from a lease.
 pub(super) const SUBTRACT: Site = Site::new("bump/subtract");

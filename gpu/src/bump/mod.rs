@@ -45,5 +45,5 @@ mod lease;
 #[allow(dead_code, reason = "unit tests use a part of it")]
 mod test_arena;
 
-pub use handle::{Bump, MAX_GRANULES, POINTS, Root, SITES, Shard, first_lease};
+pub use handle::{Bump, MAX_GRANULES, ORDERINGS, POINTS, Root, Shard, first_lease};
 pub use lease::RESIDENT_WARPS;

@@ -20,7 +20,8 @@ pub(super) const ARRIVE: Site = Site::new("freelist/arrive");
 /// The beginning of a scan of all regions.
 pub(super) const BEGIN_SCAN: Site = Site::new("freelist/begin-scan");
 /// Every named ordering of this structure, for model checkers.
-pub const SITES: [&str; 4] = ["freelist/claim", "freelist/release", "freelist/arrive", "freelist/begin-scan"];
+pub const ORDERINGS: [&str; 4] =
+    ["freelist/claim", "freelist/release", "freelist/arrive", "freelist/begin-scan"];
 
 /// The reservation of blocks, after the look at the count.
 pub(super) const RESERVE: Site = Site::new("freelist/reserve");

@@ -59,4 +59,4 @@ mod handle;
 mod tests;
 
 pub use geometry::{Geometry, Location, MAX_CAPACITY, MAX_STRIDE};
-pub use handle::{FreeList, POINTS, Region, SITES};
+pub use handle::{FreeList, ORDERINGS, POINTS, Region};

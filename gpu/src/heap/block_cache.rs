@@ -153,7 +153,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
             self.pop()
         } else {
             let call = CallSite::here();
-            self.aside(|heap| heap.alloc_out_of_line(layout, call))
+            self.without_cache(|heap| heap.alloc_out_of_line(layout, call))
         };
         NonNull::new(address as *mut u8)
     }
@@ -174,9 +174,9 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
         let Part { class, top, limit, .. } = self.part;
         if top == limit || !self.heap.core.is_block_of(class, address) {
             // SAFETY: the caller's promise.
-            self.aside(|heap| unsafe { heap.free_out_of_line(block) });
+            self.without_cache(|heap| unsafe { heap.free_out_of_line(block) });
         } else if self.holds(address) {
-            self.aside(|heap| heap.core.misuse(FaultCheck::InSlots, address));
+            self.without_cache(|heap| heap.core.misuse(FaultCheck::InSlots, address));
         } else {
             self.push(address);
         }
@@ -193,7 +193,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
             if self.part.top == self.part.limit {
                 return filled;
             }
-            match self.aside(|heap| heap.alloc_out_of_line(layout, CallSite::here())) {
+            match self.without_cache(|heap| heap.alloc_out_of_line(layout, CallSite::here())) {
                 0 => return filled,
                 address => self.push(address),
             }
@@ -254,7 +254,7 @@ impl<'h, const THREADS: u32, const SLOTS: u32, Owner: 'static> BlockCache<'h, TH
 
     /// Calls a function off the fast path, with the thread's part in memory meanwhile.
     #[inline(always)]
-    fn aside<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
+    fn without_cache<R>(&mut self, f: impl FnOnce(&Heap) -> R) -> R {
         let heap = self.heap.shared();
         let (part, result) = with_spilled(self.part, || f(heap));
         self.part = part;

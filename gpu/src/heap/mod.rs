@@ -69,7 +69,7 @@ pub use paths::split;
 pub use structures::cursor::{Cursor, Span};
 pub use structures::heap_core::{DEBUG, HINT_STRIDE, HeapCore, Parts};
 pub use structures::moves::{Moves, Overview};
-pub use structures::orderings::{POINTS, SITES};
+pub use structures::orderings::{ORDERINGS, POINTS};
 pub use structures::ring::Ring;
 
 use crate::fault::FaultCheck;

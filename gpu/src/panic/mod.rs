@@ -21,7 +21,7 @@ mod thread_end;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use record::RecordedPanic;
-pub use record::{PanicRecord, SITES};
+pub use record::{ORDERINGS, PanicRecord};
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]
 pub(crate) use thread_end::end;
 

@@ -53,7 +53,7 @@ const DESCRIBED: Site = Site::new("panic/described");
 const PUBLISH: Site = Site::new("panic/publish");
 
 /// The operations of the record whose order matters.
-pub const SITES: [&str; 8] = [
+pub const ORDERINGS: [&str; 8] = [
     "panic/counted",
     "panic/epoch",
     "panic/describe",

@@ -36,7 +36,7 @@ use loom_support::every_site_is_needed;
 use models::*;
 use rings::*;
 use steps::*;
-use warpheap_device::heap::SITES;
+use warpheap_device::heap::ORDERINGS;
 
 /// The report of two owners that access memory without an order.
 const UNORDERED: &str = "Concurrent write accesses";
@@ -135,5 +135,5 @@ fn every_weakened_ordering_is_noticed() {
         ("heap/search-end", HIDDEN_FROM_A_SEARCH, FAILED),
         ("heap/large-end", HIDDEN_FROM_A_LARGE_SEARCH, FAILED),
     ];
-    every_site_is_needed(&SITES, &ACQ_REL, &noticed_by);
+    every_site_is_needed(&ORDERINGS, &ACQ_REL, &noticed_by);
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use warpheap_device::heap::debug::{
-    CANARY, Extra, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, SITES, State,
+    CANARY, Extra, MAX_CALL_SITES, NAME_BYTES, RECORD_WORDS, Record, SITE_WORDS, State,
 };
 
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
@@ -126,7 +126,7 @@ impl Debugged {
             quarantined: BTreeSet::new(),
             twice: Vec::new(),
             damaged: Vec::new(),
-            sites: sites(&metadata[word(offsets.sites)..][..SITES * SITE_WORDS]),
+            sites: sites(&metadata[word(offsets.sites)..][..MAX_CALL_SITES * SITE_WORDS]),
         };
         for slot in &metadata[word(offsets.slots)..][..offsets.slot_count as usize] {
             if *slot != 0 && !debugged.quarantined.insert(*slot) {

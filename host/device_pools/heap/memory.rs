@@ -4,7 +4,7 @@
 use crate::driver::{Device, DeviceMemory, GrowableBuffer};
 use crate::error::Result;
 use warpheap_device::fault::{FAULT_LOG_WORDS, FaultLog};
-use warpheap_device::heap::debug::{Debugger, Extra, SITE_WORDS, SITES};
+use warpheap_device::heap::debug::{Debugger, Extra, MAX_CALL_SITES, SITE_WORDS};
 use warpheap_device::heap::{
     self, ClassInfo, Cursor, HINT_STRIDE, HeapLayout, MAX_ALIGN, Overview, Parts, Ring,
 };
@@ -139,7 +139,7 @@ impl DebugOffsets {
             extra: part(size_of::<Extra>() as u64),
             slots: part(8 * u64::from(slot_count)),
             slot_count,
-            sites: part(8 * (SITES * SITE_WORDS) as u64),
+            sites: part(8 * (MAX_CALL_SITES * SITE_WORDS) as u64),
         }
     }
 }

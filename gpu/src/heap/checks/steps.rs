@@ -8,6 +8,7 @@ use crate::heap::layout::class::SizeClass;
 use crate::heap::paths::probe::Probed;
 use crate::heap::paths::search::Found;
 use crate::heap::structures::heap_core::HeapCore;
+use crate::heap::structures::slabs::SlabSearch;
 use crate::lanes::Group;
 use core::ptr::NonNull;
 
@@ -105,7 +106,7 @@ impl HeapCore {
     /// Claims one slab. Returns whether there was a free one.
     pub fn claim_slab(&self) -> bool {
         let free = self.free_slabs();
-        let is_claimed = free.claim(Group::alone(), 0, 1, 1, false).len > 0;
+        let is_claimed = free.claim(Group::alone(), 0, 1, 1, SlabSearch::Full).len > 0;
         if is_claimed {
             free.moves.end();
         }

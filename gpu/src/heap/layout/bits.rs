@@ -42,7 +42,7 @@ pub(in crate::heap) const fn low_bits(n: u32) -> u32 {
 
 /// The number of consecutive set bits of `word` from `bit` on.
 #[inline(always)]
-pub(in crate::heap) const fn run_at(word: u32, bit: u32) -> u32 {
+pub(in crate::heap) const fn ones_from(word: u32, bit: u32) -> u32 {
     if bit >= WORD_BITS { 0 } else { (!(word >> bit)).trailing_zeros() }
 }
 
@@ -50,7 +50,7 @@ pub(in crate::heap) const fn run_at(word: u32, bit: u32) -> u32 {
 pub(in crate::heap) const fn first_run(word: u32, least: u32) -> Option<u32> {
     let mut start = word.trailing_zeros();
     while start < WORD_BITS {
-        let end = start + run_at(word, start);
+        let end = start + ones_from(word, start);
         if end - start >= least {
             return Some(start);
         }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn runs_of_bits() {
-        assert_eq!((run_at(0b1110, 1), run_at(u32::MAX, 30), run_at(1, 32)), (3, 2, 0));
+        assert_eq!((ones_from(0b1110, 1), ones_from(u32::MAX, 30), ones_from(1, 32)), (3, 2, 0));
         assert_eq!((first_run(0b1101_1101, 3), first_run(0b1101_1101, 4)), (Some(2), None));
         assert_eq!((first_run(0, 1), first_run(u32::MAX, 32)), (None, Some(0)));
         assert_eq!((first_run(0b0111_0001, 3), first_run(0b0111_1011, 3)), (Some(4), Some(3)));

@@ -8,7 +8,7 @@
 //! A request is first rounded up to its alignment. The block of its class is then aligned, too: the
 //! bytes of a class are a multiple of every power of two that divides a size of the class.
 
-use crate::heap::layout::PART_SHARDS;
+use crate::heap::layout::PARTIAL_WARP_SHARDS;
 use crate::heap::layout::bits::{WORD_BITS, words};
 use crate::kernel::DeviceData;
 use crate::units::WARP_SIZE;
@@ -164,18 +164,18 @@ impl ClassInfo {
             span_runs: [
                 lesser(runs / FIRST_PART, most),
                 lesser(runs, most),
-                lesser(runs * lesser(shards, PART_SHARDS) / FIRST_PART, most),
+                lesser(runs * lesser(shards, PARTIAL_WARP_SHARDS) / FIRST_PART, most),
                 lesser(runs / LATER_PART, most),
             ],
         }
     }
 
     /// Runs of the next span of a cursor for a group of `lanes` lanes, if its ring has `ring` runs.
-    /// Parts of warps of [`PART_SHARDS`] SMs share a cursor. So a part of a warp gets, for each
-    /// lane, as much as these SMs need together, but at most as much as a whole warp.
+    /// Parts of warps of [`PARTIAL_WARP_SHARDS`] SMs share a cursor. So a part of a warp gets, for
+    /// each lane, as much as these SMs need together, but at most as much as a whole warp.
     pub(in crate::heap) const fn span_runs(&self, ring: u32, lanes: u32) -> u32 {
         let kind = 2 * (lanes < WARP_SIZE) as usize + (ring > 0) as usize;
-        let lanes = lesser(lanes * PART_SHARDS, WARP_SIZE);
+        let lanes = lesser(lanes * PARTIAL_WARP_SHARDS, WARP_SIZE);
         let wanted = divided(lanes * LANE_BLOCKS[kind], self.blocks_reciprocal) + 1;
         let wanted = if wanted < ring / GROWTH { ring / GROWTH } else { wanted };
         clamped(lesser(wanted, self.span_runs[kind]))

@@ -16,7 +16,7 @@ pub const MAX_ALIGN: u64 = 1 << 21;
 
 /// The number of neighbouring shards that share one cursor of a class for groups smaller than a
 /// warp. With shared cursors, many classes at once pin less memory.
-pub(in crate::heap) const PART_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
+pub(in crate::heap) const PARTIAL_WARP_SHARDS: u32 = if NATIVE_LAYOUT { 4 } else { 1 };
 
 /// Base-2 logarithm of the bytes for each bit of the bitmap: those of the smallest block.
 const BIT_BYTES_LOG2: u32 = 4;
@@ -187,7 +187,7 @@ impl HeapLayout {
     /// `shard`. Positions are counted from one that depends on the hash `salt`. Returns `shard` if
     /// there is no other one.
     pub(in crate::heap) const fn shard_beside(&self, shard: u32, lanes: u32, rank: u32, salt: u32) -> u32 {
-        let step = if lanes < WARP_SIZE { PART_SHARDS } else { 1 };
+        let step = if lanes < WARP_SIZE { PARTIAL_WARP_SHARDS } else { 1 };
         let places = self.shards.div_ceil(step);
         let place = (shard / step + rank + 1 + scaled(salt, places)) % places;
         let beside = place * step + shard % step;

@@ -87,7 +87,7 @@ impl HeapCore {
             (self.draw(warp, warp, true, class, shard), shard)
         } else {
             // Lanes that ask for several classes use the cursors of parts of warps.
-            let shard = warp.broadcast_32(self.part_of(shard));
+            let shard = warp.broadcast_32(self.partial_warp_shard(shard));
             (self.draw(warp, warp.matching(class.0), true, class, shard), shard)
         };
         if warp.all(drawn.address != 0) {
@@ -100,7 +100,7 @@ impl HeapCore {
     /// Allocates for a part of a warp.
     #[inline(never)]
     fn alloc_partial(&self, group: Group, class: SizeClass) -> u64 {
-        let shard = group.broadcast_32(self.part_of(self.shard()));
+        let shard = group.broadcast_32(self.partial_warp_shard(self.shard()));
         let drawn = self.draw(group, group.matching(class.0), true, class, shard);
         if group.all(drawn.address != 0) {
             return drawn.address;

@@ -95,7 +95,7 @@ impl HeapCore {
     /// The shard of the cursors of a group that asks for one class, or for several.
     fn shard_of(&self, group: Group, is_one: bool) -> u32 {
         let shard = self.shard();
-        group.broadcast_32(if is_one { shard } else { self.part_of(shard) })
+        group.broadcast_32(if is_one { shard } else { self.partial_warp_shard(shard) })
     }
 
     /// Ends the aged state of the leader's cursor, and finds a span for it: lanes that probed, and

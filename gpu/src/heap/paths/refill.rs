@@ -20,7 +20,7 @@ use crate::heap::paths::probe::PROBES;
 use crate::heap::structures::cursor::Span;
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::ring::Survey;
-use crate::heap::structures::slabs::Slabs;
+use crate::heap::structures::slabs::{SlabSearch, Slabs};
 use crate::lanes::Group;
 use crate::sync::NATIVE_LAYOUT;
 use crate::thread;
@@ -114,7 +114,7 @@ impl HeapCore {
         let (most, mut survey) = (info.span_runs(survey.runs, demand.lanes), survey);
         let (mut first, mut rest) = (None, most);
         for _ in 0..PIECES {
-            let slabs = self.claim_slabs(group, info, demand.shard, rest, true);
+            let slabs = self.claim_slabs(group, info, demand.shard, rest, SlabSearch::Brief);
             if slabs.len == 0 {
                 break;
             }
@@ -132,7 +132,7 @@ impl HeapCore {
         }
         let start = self.layout.partition_start(demand.shard);
         for attempt in 0..ATTEMPTS {
-            let slabs = self.claim_slabs(group, info, demand.shard, most, false);
+            let slabs = self.claim_slabs(group, info, demand.shard, most, SlabSearch::Full);
             if slabs.len > 0 {
                 return Some(self.new_span(group, demand, info, &mut survey, slabs));
             }
@@ -147,12 +147,19 @@ impl HeapCore {
     }
 
     /// Claims slabs for at most `most` runs. Returns them to all lanes.
-    fn claim_slabs(&self, group: Group, info: &ClassInfo, shard: u32, most: u32, is_picky: bool) -> Slabs {
+    fn claim_slabs(
+        &self,
+        group: Group,
+        info: &ClassInfo,
+        shard: u32,
+        most: u32,
+        search: SlabSearch,
+    ) -> Slabs {
         let (hint, start) = (self.hint(shard), self.layout.partition_start(shard));
         // Relaxed: a hint. Each claim continues where the last one of the shard ended.
         let from = start.wrapping_add(group.broadcast_32(hint.load_relaxed()));
         let from = if from < self.layout.slabs { from } else { start } / WORD_BITS * WORD_BITS;
-        let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, is_picky);
+        let slabs = self.free_slabs().claim(group, from, info.slabs, most * info.slabs, search);
         if slabs.len > 0 && group.leads() {
             hint.store_relaxed((slabs.first + slabs.len).wrapping_sub(start));
         }

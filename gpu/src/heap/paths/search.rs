@@ -19,6 +19,7 @@ use crate::heap::layout::entry::Entry;
 use crate::heap::layout::scatter::{hash, scaled};
 use crate::heap::structures::heap_core::HeapCore;
 use crate::heap::structures::orderings::SEARCH_END;
+use crate::heap::structures::slabs::SlabSearch;
 use crate::lanes::{Group, select_bit};
 use crate::sync::NATIVE_LAYOUT;
 
@@ -289,7 +290,7 @@ impl HeapCore {
     pub(in crate::heap) fn make_run(&self, class: SizeClass, salt: u32) -> Option<u32> {
         let (info, free) = (self.class(class), self.free_slabs());
         let from = scaled(salt, self.layout.slabs) / WORD_BITS * WORD_BITS;
-        let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, false);
+        let slabs = free.claim(Group::alone(), from, info.slabs, info.slabs, SlabSearch::Full);
         if slabs.len > 0 {
             self.runs().dedicate(slabs.first, 1, class, info);
             free.moves.end();

@@ -96,7 +96,7 @@ impl HeapCore {
         let (drawn, shard) = if warp.all(class.0 == warp.broadcast_32(class.0)) {
             (self.draw(warp, warp, true, class, shard), shard)
         } else {
-            let shard = warp.broadcast_32(self.part_of(shard));
+            let shard = warp.broadcast_32(self.partial_warp_shard(shard));
             (self.draw(warp, warp.matching(class.0), true, class, shard), shard)
         };
         if warp.all(drawn.address != 0) {

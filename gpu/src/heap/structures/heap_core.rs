@@ -2,7 +2,7 @@
 
 use crate::fault::FaultLog;
 use crate::heap::layout::class::{ClassInfo, SizeClass};
-use crate::heap::layout::{HeapLayout, PART_SHARDS};
+use crate::heap::layout::{HeapLayout, PARTIAL_WARP_SHARDS};
 use crate::heap::structures::cursor::Cursor;
 use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::Overview;
@@ -112,8 +112,8 @@ impl HeapCore {
 
     /// The shard for groups smaller than a warp.
     #[inline(always)]
-    pub(in crate::heap) fn part_of(&self, shard: u32) -> u32 {
-        shard / PART_SHARDS * PART_SHARDS
+    pub(in crate::heap) fn partial_warp_shard(&self, shard: u32) -> u32 {
+        shard / PARTIAL_WARP_SHARDS * PARTIAL_WARP_SHARDS
     }
 
     /// The start of the heap's memory.

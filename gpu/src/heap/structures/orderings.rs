@@ -50,7 +50,7 @@ pub(in crate::heap) const STORE_LARGE: Site = Site::new("heap/store-large");
 pub(in crate::heap) const FREE_LARGE: Site = Site::new("heap/free-large");
 
 /// Every named ordering of this structure, for checkers.
-pub const SITES: [&str; 16] = [
+pub const ORDERINGS: [&str; 16] = [
     "heap/claim",
     "heap/release",
     "heap/sweep",

@@ -5,7 +5,7 @@
 //!
 //! Lock-free: if a claim gets too few slabs, other claims got them.
 
-use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, first_run, low_bits, run_at};
+use crate::heap::layout::bits::{WORD_BITS, WORD_LOG2, first_run, low_bits, ones_from};
 use crate::heap::structures::index_set::IndexSet;
 use crate::heap::structures::moves::Moves;
 use crate::heap::structures::orderings::CLAIM_SLABS;
@@ -34,6 +34,15 @@ impl Slabs {
 }
 
 /// The set of free slabs.
+/// How [`FreeSlabs::claim`] searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::heap) enum SlabSearch {
+    /// Reads only a few words. Accepts only the most slabs that were requested, or a whole word.
+    Brief,
+    /// Reads all words. Accepts one unit.
+    Full,
+}
+
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct FreeSlabs<'a> {
     pub set: IndexSet,
@@ -97,15 +106,15 @@ impl FreeSlabs<'_> {
 
     /// Claims consecutive slabs by all lanes of a group: a multiple of `unit`, at most `most`, the
     /// first ones found from slab `from` on, then from slab 0 on. Up to a word's number of slabs
-    /// lie in one word. If `is_picky`, it reads only a few words, and accepts only `most` slabs or
-    /// a whole word.
+    /// lie in one word.
     ///
     /// If it claims slabs, it has begun a move, which the caller ends when searches find the memory
     /// again.
     #[inline(never)]
-    pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, is_picky: bool) -> Slabs {
+    pub fn claim(&self, group: Group, from: u32, unit: u32, most: u32, search: SlabSearch) -> Slabs {
         let (mut attempts, mut looks) = (0, 0);
-        let least = if is_picky { most.min(WORD_BITS) / unit * unit } else { unit };
+        let is_brief = search == SlabSearch::Brief;
+        let least = if is_brief { most.min(WORD_BITS) / unit * unit } else { unit };
         for (mut from, to) in [(from, self.slabs), (0, from)] {
             while let Some(slab) = self.set.next_of(group, from, to) {
                 // Each lane looks at a word.
@@ -133,7 +142,7 @@ impl FreeSlabs<'_> {
                     return claimed;
                 }
                 looks += group.count();
-                if is_picky && looks >= LOOKS {
+                if is_brief && looks >= LOOKS {
                     return Slabs::NONE;
                 }
                 // Other threads took some of these slabs: looks at the words again.
@@ -153,7 +162,7 @@ impl FreeSlabs<'_> {
         if word == u32::MAX && most > WORD_BITS && WORD_BITS.is_multiple_of(unit) {
             return self.claim_words(w, unit, most);
         }
-        self.claim_in(w, word, bit, unit, run_at(word, bit).min(most))
+        self.claim_in(w, word, bit, unit, ones_from(word, bit).min(most))
     }
 
     /// Claims `len` slabs, rounded down to a multiple of `unit`, from `bit` on in word `w`, which
@@ -181,7 +190,7 @@ impl FreeSlabs<'_> {
                 *got = self.set.remove_bits(first + i, low_bits(batch - i * WORD_BITS));
             }
             for (i, got) in (0..words).zip(got) {
-                let joined = if len == start + i * WORD_BITS { run_at(got, 0) } else { 0 };
+                let joined = if len == start + i * WORD_BITS { ones_from(got, 0) } else { 0 };
                 let surplus = got & !low_bits(joined);
                 if surplus != 0 {
                     self.set.insert_bits(first + i, surplus);
@@ -233,7 +242,7 @@ impl FreeSlabs<'_> {
         let mut len = 0;
         while len < most {
             let slab = first + len;
-            let run = run_at(self.set.word(slab >> WORD_LOG2).load_relaxed(), slab % WORD_BITS);
+            let run = ones_from(self.set.word(slab >> WORD_LOG2).load_relaxed(), slab % WORD_BITS);
             len += run;
             if slab % WORD_BITS + run < WORD_BITS {
                 break;
@@ -260,7 +269,7 @@ impl FreeSlabs<'_> {
                     self.set.insert_bits(w, got);
                 }
                 self.insert(Slabs { first, len: slab - first });
-                return slab - first + run_at(got, bit);
+                return slab - first + ones_from(got, bit);
             }
             slab = (slab | (WORD_BITS - 1)) + 1;
         }

@@ -14,8 +14,8 @@
 //! | [`FREED`] | the user's bytes while the block is in quarantine |
 //!
 //! A free checks the canaries, poisons the user's bytes and puts the block in quarantine, a
-//! [`Ring`]. Some frees later, the block leaves the ring, its poison is checked, and it is freed to
-//! the heap.
+//! [`Quarantine`]. Some frees later, the block leaves the ring, its poison is checked, and it is
+//! freed to the heap.
 //!
 //! - D1. For the heap, a block is live from its allocation until it leaves quarantine. Its state is
 //!   `LIVE` first and then `QUARANTINED`. The thread that changes the state by a CAS owns the block
@@ -40,9 +40,9 @@ mod quarantine;
 mod record;
 mod site;
 
-pub use quarantine::Ring;
+pub use quarantine::Quarantine;
 pub use record::{RECORD_WORDS, Record, State};
-pub use site::{CallSite, NAME_BYTES, SITE_WORDS, SITES, SiteTable};
+pub use site::{CallSite, MAX_CALL_SITES, NAME_BYTES, SITE_WORDS, SiteTable};
 
 use crate::fault::FaultLog;
 use crate::heap::layout::MAX_ALIGN;
@@ -77,7 +77,8 @@ const LEFT: Site = Site::new("heap/left");
 /// The load of `leaving`.
 const SEE_LEFT: Site = Site::new("heap/see-left");
 /// The names of all orderings of a debug heap, for checkers.
-pub const DEBUG_SITES: [&str; 4] = ["heap/quarantine", "heap/see-quarantine", "heap/left", "heap/see-left"];
+pub const DEBUG_ORDERINGS: [&str; 4] =
+    ["heap/quarantine", "heap/see-quarantine", "heap/left", "heap/see-left"];
 
 /// The extra metadata of a debug heap. Initially all of it is zero in device memory, except for the
 /// salt, the addresses and the number of slots.
@@ -92,7 +93,7 @@ pub struct Extra {
     /// invalid.
     pub salt: u64,
     /// The quarantine.
-    pub ring: Ring,
+    pub ring: Quarantine,
 }
 
 const _: () = assert!(!NATIVE_LAYOUT || size_of::<Extra>() == 56 && align_of::<Extra>() == 8);

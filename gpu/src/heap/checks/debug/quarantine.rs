@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, NATIVE_LAYOUT};
 /// number.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Ring {
+pub struct Quarantine {
     /// The address of a block in quarantine, or 0.
     slots: *const AtomicU64,
     /// Number of slots; 0 for no quarantine.
@@ -33,16 +33,16 @@ pub struct Ring {
     leaving: AtomicU64,
 }
 
-const _: () = assert!(!NATIVE_LAYOUT || size_of::<Ring>() == 32 && align_of::<Ring>() == 8);
+const _: () = assert!(!NATIVE_LAYOUT || size_of::<Quarantine>() == 32 && align_of::<Quarantine>() == 8);
 
-impl Ring {
+impl Quarantine {
     #[cfg(not(target_arch = "nvptx64"))]
     /// A ring of these slots.
     ///
     /// # Safety
     /// The slots stay valid while the ring is used, and are 0 initially.
-    pub unsafe fn over(slots: *const AtomicU64, slot_count: u64) -> Ring {
-        Ring { slots, slot_count, next: AtomicU64::new(0), leaving: AtomicU64::new(0) }
+    pub unsafe fn over(slots: *const AtomicU64, slot_count: u64) -> Quarantine {
+        Quarantine { slots, slot_count, next: AtomicU64::new(0), leaving: AtomicU64::new(0) }
     }
 
     /// Whether there is no quarantine.

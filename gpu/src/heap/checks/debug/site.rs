@@ -22,7 +22,7 @@ use core::fmt;
 use core::panic::Location;
 
 /// The maximum number of recorded sites. Allocations at further sites have no site number.
-pub const SITES: usize = 512;
+pub const MAX_CALL_SITES: usize = 512;
 /// Number of words of a site.
 pub const SITE_WORDS: usize = 32;
 const NAME_WORDS: usize = SITE_WORDS - 3;
@@ -34,7 +34,7 @@ const PROBES: usize = 32;
 
 /// The allocation sites of a heap. A table of zeros is empty.
 #[repr(transparent)]
-pub struct SiteTable([[AtomicU64; SITE_WORDS]; SITES]);
+pub struct SiteTable([[AtomicU64; SITE_WORDS]; MAX_CALL_SITES]);
 
 impl fmt::Debug for SiteTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +67,7 @@ impl Extra {
         let table = unsafe { &*self.sites };
         let key = key_of(location);
         for probe in 0..PROBES {
-            let i = (key as usize).wrapping_add(probe) % SITES;
+            let i = (key as usize).wrapping_add(probe) % MAX_CALL_SITES;
             let site = &table.0[i];
             let mut found = site[0].load_relaxed();
             if found == 0 {

@@ -45,22 +45,22 @@ fn slabs_are_claimed_from_the_end_of_the_last_claim_on() {
     // The word after the claimed slabs is zero, and a word before them, of which the bit above is
     // still set.
     take_slabs(&owned, (8 * 32..9 * 32).chain(32..64));
-    let claim = |most, is_picky| {
+    let claim = |most, search| {
         let claim = |owned: &OwnedHeap, group| {
-            owned.core().claim_slabs(group, owned.core().class(PAIR), 0, most, is_picky)
+            owned.core().claim_slabs(group, owned.core().class(PAIR), 0, most, search)
         };
         let slabs = owned.on_lanes(LANES, Coords::SOLE, claim).results;
         assert_eq!(slabs, [slabs[0]; 3]);
         (slabs[0].first, slabs[0].len, hint.load_relaxed())
     };
     assert_eq!(owned.core().class(PAIR).slabs, 4);
-    assert_eq!((claim(40, true), raised(&owned)), ((96, 160, 256), !(0b1_1111 << 3)));
+    assert_eq!((claim(40, SlabSearch::Brief), raised(&owned)), ((96, 160, 256), !(0b1_1111 << 3)));
     // Nothing changes if there are no such slabs.
     take_slabs(&owned, (0..1024).step_by(2));
-    assert_eq!((claim(1, false), claim(1, true)), ((0, 0, 256), (0, 0, 256)));
+    assert_eq!((claim(1, SlabSearch::Full), claim(1, SlabSearch::Brief)), ((0, 0, 256), (0, 0, 256)));
     hint.store_relaxed(5000);
     [340, 342].into_iter().for_each(|slab| owned.core().free_slabs().set.insert(slab));
-    assert_eq!(claim(9, false), (339, 4, 343));
+    assert_eq!(claim(9, SlabSearch::Full), (339, 4, 343));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn slabs_are_claimed_from_the_partition_on_if_the_hint_is_beyond_the_heap() {
     let owned = heap(4096, 8);
     let (start, info) = (owned.layout.partition_start(3), *owned.core().class(SizeClass::of(64)));
     owned.core().hint(3).store_relaxed(5000);
-    let slabs = owned.core().claim_slabs(Group::alone(), &info, 3, 4, false);
+    let slabs = owned.core().claim_slabs(Group::alone(), &info, 3, 4, SlabSearch::Full);
     owned.core().overview().common().end();
     assert_eq!(
         (slabs.first, owned.core().hint(3).load_relaxed()),
@@ -104,7 +104,7 @@ fn slabs_of_idle_runs_of_another_class_make_a_span() {
     // No more runs were retired than the span has slabs.
     let gone = (0..256).filter(|run| !owned.hints(LARGE, *run).0).count() as u32;
     assert_eq!(gone, 2 * most);
-    assert_eq!(owned.core().free_slabs().claim(Group::alone(), 0, 1, 1, false), Slabs::NONE);
+    assert_eq!(owned.core().free_slabs().claim(Group::alone(), 0, 1, 1, SlabSearch::Full), Slabs::NONE);
     // The other runs are allocated.
     let runs = owned.core().runs();
     for (run, full) in (0..most).map(|i| (2 * i, 0b11)).chain((2 * most..256).map(|run| (run, 0xf))) {

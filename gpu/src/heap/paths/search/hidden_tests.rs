@@ -4,7 +4,7 @@
 //! of the search. The models of `loom_heap` have the other orders.
 
 use super::*;
-use crate::heap::structures::slabs::Slabs;
+use crate::heap::structures::slabs::{SlabSearch, Slabs};
 use crate::heap::tests::heap::{OwnedHeap, heap, moves_of};
 use crate::test_lanes::{interrupted, interrupted_at};
 use core::alloc::Layout;
@@ -187,7 +187,8 @@ fn slabs_that_are_left_of_a_claim_are_not_hidden() {
         &SEARCHES,
         || with_slabs(0..35),
         |owned| {
-            let Slabs { len, .. } = owned.core().free_slabs().claim(Group::alone(), 0, 2, 64, false);
+            let Slabs { len, .. } =
+                owned.core().free_slabs().claim(Group::alone(), 0, 2, 64, SlabSearch::Full);
             assert!(len >= 30, "{len} slabs");
         },
     );

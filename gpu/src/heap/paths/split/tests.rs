@@ -69,7 +69,7 @@ fn the_first_part_allocates_for_a_warp_if_its_cursor_has_a_span() {
 fn the_lanes_of_a_warp_with_several_classes_use_the_cursors_of_parts_of_warps() {
     let owned = heap(4096, 8);
     let size = |lane: u32| if lane.is_multiple_of(2) { 64 } else { 200 };
-    let shard = owned.core().part_of(owned.layout.shard(6));
+    let shard = owned.core().partial_warp_shard(owned.layout.shard(6));
     assert!(shard > 0 && shard < owned.layout.shard(6));
     let first = alloc(&owned, u32::MAX, 6, size);
     for (lane, (rest, address)) in (0..).zip(&first) {

@@ -27,8 +27,8 @@ fn free(slabs: FreeSlabs<'_>) -> Vec<u32> {
 }
 
 /// Claims by a lone lane.
-fn claim(slabs: FreeSlabs<'_>, from: u32, unit: u32, most: u32, is_picky: bool) -> (u32, u32) {
-    let Slabs { first, len } = slabs.claim(Group::alone(), from, unit, most, is_picky);
+fn claim(slabs: FreeSlabs<'_>, from: u32, unit: u32, most: u32, search: SlabSearch) -> (u32, u32) {
+    let Slabs { first, len } = slabs.claim(Group::alone(), from, unit, most, search);
     (first, len)
 }
 
@@ -36,7 +36,7 @@ fn claim(slabs: FreeSlabs<'_>, from: u32, unit: u32, most: u32, is_picky: bool) 
 fn a_claim_of_many_words_takes_all_slabs_up_to_its_limit() {
     for (most, expected) in [(31, 31), (32, 32), (33, 33), (256, 256), (600, 600), (2000, 768)] {
         let left = with_slabs(1024, 0..1024, |slabs| {
-            assert_eq!(claim(slabs, 256, 1, most, false), (256, expected));
+            assert_eq!(claim(slabs, 256, 1, most, SlabSearch::Full), (256, expected));
             free(slabs)
         });
         assert!(left.into_iter().eq((0..256).chain(256 + expected..1024)), "{most}");
@@ -49,7 +49,7 @@ fn a_claim_of_many_words_ends_at_a_slab_that_is_taken() {
     let all = || (0..1024).filter(|slab| *slab != 332);
     for (unit, len) in [(1, 300), (2, 300), (8, 296)] {
         let left = with_slabs(1024, all(), |slabs| {
-            assert_eq!(claim(slabs, 40, unit, 700, false), (32, len));
+            assert_eq!(claim(slabs, 40, unit, 700, SlabSearch::Full), (32, len));
             free(slabs)
         });
         assert!(left.into_iter().eq(all().filter(|slab| !(32..32 + len).contains(slab))));
@@ -60,10 +60,10 @@ fn a_claim_of_many_words_ends_at_a_slab_that_is_taken() {
 fn a_claim_of_slabs_is_a_move_that_its_caller_ends() {
     for most in [1, 32, 33] {
         with_slabs(64, 0..64, |slabs| {
-            assert_eq!((claim(slabs, 0, 1, most, false).1, slabs.moves.open()), (most, 1));
+            assert_eq!((claim(slabs, 0, 1, most, SlabSearch::Full).1, slabs.moves.open()), (most, 1));
             slabs.moves.end();
             // Nothing in a row of 65, and nothing at all.
-            assert_eq!((claim(slabs, 0, 65, 65, false).1, slabs.moves.open()), (0, 0));
+            assert_eq!((claim(slabs, 0, 65, 65, SlabSearch::Full).1, slabs.moves.open()), (0, 0));
         });
     }
 }
@@ -72,9 +72,9 @@ fn a_claim_of_slabs_is_a_move_that_its_caller_ends() {
 fn a_picky_claim_takes_a_row_of_all_that_it_asks_for() {
     // Rows of 7 and 11 slabs. Nine slabs in runs of four are two runs.
     let rows = (3..10).chain(40..51);
-    with_slabs(64, rows.clone(), |slabs| assert_eq!(claim(slabs, 0, 4, 9, true), (40, 8)));
-    with_slabs(64, rows.clone(), |slabs| assert_eq!(claim(slabs, 0, 4, 9, false), (3, 4)));
-    with_slabs(64, rows, |slabs| assert_eq!(claim(slabs, 0, 4, 13, true), (0, 0)));
+    with_slabs(64, rows.clone(), |slabs| assert_eq!(claim(slabs, 0, 4, 9, SlabSearch::Brief), (40, 8)));
+    with_slabs(64, rows.clone(), |slabs| assert_eq!(claim(slabs, 0, 4, 9, SlabSearch::Full), (3, 4)));
+    with_slabs(64, rows, |slabs| assert_eq!(claim(slabs, 0, 4, 13, SlabSearch::Brief), (0, 0)));
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn a_picky_claim_looks_at_a_few_words_only() {
     let free = |w: u32| (0..w * 32).step_by(2).chain([w * 32, w * 32 + 1]);
     for (w, is_found) in [(LOOKS - 1, true), (LOOKS, false)] {
         with_slabs(4096, free(w), |slabs| {
-            assert_eq!(claim(slabs, 0, 1, 2, true), if is_found { (w * 32, 2) } else { (0, 0) });
-            assert_eq!(claim(slabs, 0, 2, 2, false).1, if is_found { 0 } else { 2 });
+            assert_eq!(claim(slabs, 0, 1, 2, SlabSearch::Brief), if is_found { (w * 32, 2) } else { (0, 0) });
+            assert_eq!(claim(slabs, 0, 2, 2, SlabSearch::Full).1, if is_found { 0 } else { 2 });
         });
     }
 }
@@ -97,7 +97,7 @@ fn lanes_look_at_consecutive_words_and_all_get_the_first_row() {
         with_slabs(256, rows(), |slabs| {
             let slabs = ForLanes::new(slabs);
             let done = on_lanes(1 << 3 | 1 << 5 | 1 << 6, Coords::SOLE, |group| {
-                slabs.get().claim(group, 0, 1, most, true)
+                slabs.get().claim(group, 0, 1, most, SlabSearch::Brief)
             });
             assert_eq!(done.results, [Slabs { first, len }; 3]);
             let left = rows().filter(|slab| !(first..first + len).contains(slab));
@@ -216,7 +216,7 @@ fn a_claim_looks_again_at_a_word_that_another_thread_changed() {
     for at in 0.. {
         let was_there = with_slabs(64, 0..32, |slabs| {
             let other = || assert_eq!(slabs.set.remove_bits(0, 1 << 31), 1 << 31);
-            let (got, was_there) = interrupted_at(at, other, || claim(slabs, 0, 1, 4, false));
+            let (got, was_there) = interrupted_at(at, other, || claim(slabs, 0, 1, 4, SlabSearch::Full));
             assert_eq!(got, (0, 4));
             was_there
         });
@@ -233,7 +233,7 @@ fn a_claim_passes_over_a_word_that_changes_all_the_time() {
         let other = |at: u32| {
             slabs.set.word(0).xor_acq_rel(1 << (30 + at % 2));
         };
-        let ran = interrupted(other, || claim(slabs, 0, 1, 4, false));
+        let ran = interrupted(other, || claim(slabs, 0, 1, 4, SlabSearch::Full));
         assert_eq!((ran.result, free(slabs).len() >= 59), ((32, 4), true));
         // The search for the word, the look, and the attempt to claim, which is a move.
         assert!((2 * ATTEMPTS..6 * ATTEMPTS).contains(&ran.steps), "{}", ran.steps);

@@ -39,7 +39,7 @@ if [ "${1:-}" = --sample ]; then
     # The tests have passed without mutants. The files of fields that are left out of a structure
     # are excluded, because a filter by name does not apply to these mutants.
     cargo mutants --package warpheap-device --output "$out" --baseline skip --timeout 600 \
-        --cargo-arg=--lib --exclude freelist/alloc.rs --exclude free.rs --exclude split.rs "${sample[@]/#/--re=: replace }"
+        --cargo-arg=--lib --exclude gpu/src/freelist/alloc.rs --exclude free.rs --exclude split.rs "${sample[@]/#/--re=: replace }"
     # A mutant that is not there any more is an error.
     caught=$(wc -l <"$out/mutants.out/caught.txt")
     [ "$caught" -eq ${#sample[@]} ] || { echo "$caught mutants instead of ${#sample[@]}" >&2; exit 1; }

@@ -25,7 +25,7 @@ use std::alloc::Layout;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, RwLock, Weak};
 
 /// Key of a stream within a pool: its number, or [`ANY_STREAM`].
 pub(super) type Key = u64;
@@ -42,6 +42,8 @@ pub(super) struct Streams {
     pool: usize,
     all: RwLock<HashMap<Key, Arc<StreamCache>, foldhash::fast::FixedState>>,
     pub ended: Arc<EndedStreams>,
+    /// Caches of ended streams, which threads may still remember.
+    removed: Mutex<Vec<Weak<StreamCache>>>,
     context: Arc<Context>,
     /// Number of caches created.
     created: AtomicUsize,
@@ -53,8 +55,8 @@ struct Recent {
 }
 
 thread_local! {
-    /// By pool and stream. An unused cache stays until another one replaces it. It holds no device
-    /// memory.
+    /// By pool and stream. An unused cache stays until another one replaces it. After the pool was
+    /// dropped, it is empty and holds nothing of the pool.
     static RECENT: RefCell<[Option<Recent>; MAX_RECENT]> = const { RefCell::new([const { None }; MAX_RECENT]) };
 }
 
@@ -63,7 +65,8 @@ impl Streams {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // ordering: relaxed; only the uniqueness of the number matters.
         let pool = NEXT.fetch_add(1, Ordering::Relaxed);
-        Streams { pool, all: RwLock::default(), ended: Arc::default(), context, created: AtomicUsize::new(0) }
+        let (all, ended, removed) = Default::default();
+        Streams { pool, all, ended, removed, context, created: AtomicUsize::new(0) }
     }
 
     fn key(&self, id: StreamId) -> Key {
@@ -147,7 +150,18 @@ impl Streams {
 
     /// Removes the cache of a stream that has ended.
     pub fn remove(&self, key: Key) -> Option<Arc<StreamCache>> {
-        write(&self.all).remove(&key)
+        let cache = write(&self.all).remove(&key)?;
+        let mut removed = lock(&self.removed);
+        removed.retain(|cache| cache.strong_count() > 0);
+        removed.push(Arc::downgrade(&cache));
+        Some(cache)
+    }
+
+    /// Empties all caches that threads may remember after the pool was dropped.
+    pub fn empty_remembered(&self) {
+        let removed = lock(&self.removed);
+        let removed = removed.iter().filter_map(Weak::upgrade);
+        self.all().into_iter().chain(removed).for_each(|cache| cache.bins().close());
     }
 
     /// The pool is being dropped: it ignores streams that end later.
@@ -379,10 +393,11 @@ impl Bins {
         }
     }
 
-    /// Forgets all blocks and the pool: threads may remember the cache for longer.
-    pub fn close(&mut self) {
-        let context = Context::new(Settings::of_equal(String::new(), 1, 1));
-        *self = Bins::new(Arc::new(context), SHARED);
+    /// Drops all blocks and the context of the pool.
+    fn close(&mut self) {
+        static CLOSED: LazyLock<Arc<Context>> =
+            LazyLock::new(|| Arc::new(Context::new(Settings::of_equal(String::new(), 1, 1))));
+        *self = Bins::new(CLOSED.clone(), SHARED);
     }
 
     /// Whether the cache was used since the last call.

@@ -336,6 +336,7 @@ impl<A: DeviceAllocator> CachingPool<A> {
             report: None,
         })
     }
+
     /// Moves the memory of ended streams behind their last points.
     fn reap(&self, shared: &mut Shared) {
         for key in self.streams.ended.take() {
@@ -347,9 +348,6 @@ impl<A: DeviceAllocator> CachingPool<A> {
             let mut bins = cache.bins();
             bins.count(&mut shared.retired);
             bins.extents.return_numbers();
-            if bins.extents.is_empty() {
-                bins.close();
-            }
         }
     }
 

@@ -35,8 +35,9 @@
 //! Lock order; a lock is taken only while holding none or locks that come before it: `source`
 //! (grows and releases segments; the driver may be waited for), `shared`, then one at a time of:
 //! the map of caches; a cache's bins and extents (all of them only to check whether a pool of equal
-//! blocks is exhausted); a shard of the block map; its block numbers; a stream's end; the list of
-//! ended streams. The hook and upstream allocators are called without holding `shared`.
+//! blocks is exhausted); a shard of the block map; its block numbers; a stream's end; the lists of
+//! ended streams and of their caches. The hook and upstream allocators are called without holding
+//! `shared`.
 
 mod arena;
 mod blocks;

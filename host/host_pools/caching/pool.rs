@@ -306,7 +306,7 @@ impl<A: DeviceAllocator> Drop for CachingPool<A> {
             tracing::warn!(blocks, bytes, "{pool} was dropped while some of its blocks were allocated");
         }
         self.release_all();
-        self.streams.all().iter().for_each(|cache| cache.bins().close());
+        self.streams.empty_remembered();
     }
 }
 

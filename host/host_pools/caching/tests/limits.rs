@@ -117,6 +117,34 @@ fn a_hook_that_never_helps_is_called_a_limited_number_of_times() {
     assert_eq!((stats.rungs.failed, stats.rungs.hooked), (1, 0));
 }
 
+/// A thread remembers caches beyond the life of the pool: of a stream that exists, of one that has
+/// ended, and of one that has ended and had a live block in an extent.
+#[test]
+fn a_dropped_pool_drops_its_hook() {
+    let device = Device::cpu();
+    let (kept, ended, with_block) =
+        (device.stream().unwrap(), device.stream().unwrap(), device.stream().unwrap());
+    let captured = Arc::new(());
+    let (seen, hook) = (Arc::downgrade(&captured), move |_| Arc::strong_count(&captured) == 0);
+    let pool = CachingPool::builder().max_bytes(64 << 20).on_exhausted(hook).build(&device).unwrap();
+    let live = pool.allocate(layout(3 * MIB), &with_block).unwrap();
+    for stream in [&kept, &ended] {
+        let block = pool.allocate(layout(3 * MIB), stream).unwrap();
+        // SAFETY: allocated above; no work uses it.
+        unsafe { pool.deallocate(block, layout(3 * MIB), stream) }.unwrap();
+    }
+    drop((ended, with_block));
+    // A miss moves the memory of ended streams.
+    let other = pool.allocate(layout(5 * MIB), &kept).unwrap();
+    for (block, bytes) in [(other, 5 * MIB), (live, 3 * MIB)] {
+        // SAFETY: allocated above; no work uses it.
+        unsafe { pool.deallocate(block, layout(bytes), &kept) }.unwrap();
+    }
+    assert_eq!(seen.strong_count(), 1);
+    drop(pool);
+    assert_eq!(seen.strong_count(), 0);
+}
+
 /// A thread remembers the caches that it used last, by pool and stream: more than it has room for.
 #[test]
 fn a_thread_finds_the_cache_of_its_pool_and_stream() {

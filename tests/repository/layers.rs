@@ -1,5 +1,6 @@
 //! Modules are layers: the children of a module, each with all that is inside it, do not use each
-//! other in circles, and use only those below them where `LAYERS` names an order.
+//! other in circles, and use only those below them where `LAYERS` names an order. A use is a path:
+//! calls of methods have none. A module may use its own children, and they may use it.
 
 use crate::files::tracked;
 use crate::modules::{Crate, Uses};
@@ -188,7 +189,11 @@ fn no_layer_of_the_heap_calls_a_method_of_a_later_one() {
 
 /// The code of a file without comments and unit tests, which are the last items of a file.
 fn code(text: &str) -> String {
-    let code = text.split("#[cfg(all(test, not(loom)))]").next().unwrap_or_default();
+    let (code, tests) = text.split_once("#[cfg(all(test, not(loom)))]").unwrap_or((text, ""));
+    let is_test = |line: &str| {
+        line.starts_with("mod ") || line.starts_with("#[") || !line.starts_with(|c: char| c.is_alphabetic())
+    };
+    assert!(tests.lines().all(is_test), "code after unit tests: {tests}");
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 

@@ -1,7 +1,7 @@
 //! Results: those of a run, and those of a file for reports and comparisons.
 //!
-//! A file is written and read by the same types. Fields that older files or other programs leave
-//! out have defaults.
+//! A file is written and read by the same types. Fields of a suite that older files or other
+//! programs leave out have defaults; a file of a stress run or of host pools must have all.
 
 use super::human::make_printable;
 use super::provenance::{Origin, SCHEMA};

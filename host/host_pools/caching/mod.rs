@@ -27,10 +27,11 @@
 //! runs after all work that may have used it before: on the same stream by stream order, on another
 //! stream by an event. I3: `used + cached == reserved`.
 //!
-//! Modules, each of which uses only those before it: `class`, `blocks`, `context`, `arena`,
+//! Modules, each of which names only those before it: `class`, `blocks`, `context`, `arena`,
 //! `extents`, `slabs`, `stats`, `cache`, `shared`, `pool`, `growth`, `ladder`, `builder`. A hit
 //! passes through `pool`, `class`, `cache` and `blocks`. Methods in `ladder` and `growth` extend
-//! the pool: they serve a miss from `shared`, which uses `slabs`, `extents` and `arena`.
+//! the pool, which calls them: they serve a miss from `shared`, which uses `slabs`, `extents` and
+//! `arena`.
 //!
 //! Lock order; a lock is taken only while holding none or locks that come before it: `source`
 //! (grows and releases segments; the driver may be waited for), `shared`, then one at a time of:

@@ -66,7 +66,7 @@ fn take(
 fn check(what: &str, pool: &Bump, offsets: &[u64], blocks: usize, used: u64) -> Result {
     let mut words = vec![0_u32; pool.memory().bytes() as usize / size_of::<u32>()];
     pool.memory().read(0, &mut words)?;
-    let taken = offsets.iter().zip(0_u32..).filter(|(offset, _)| **offset != NONE);
+    let taken = offsets.iter().zip(1_u32..).filter(|(offset, _)| **offset != NONE);
     let is_wrong = |(offset, number): &(&u64, u32)| words[(**offset / u64::from(WORD)) as usize] != *number;
     if let Some((offset, number)) = taken.clone().find(is_wrong) {
         return Err(format!("{what}: the block at {offset} is not that of thread {number} alone").into());
@@ -83,7 +83,7 @@ fn one_stream(device: &Device, module: &Module) -> Result {
     let stream = device.stream()?;
     for (threads, bytes, blocks) in [(1024, 4096, 1024), (2048, 4096, 1024), (1000, 8192, 1000)] {
         let pool = pool(device, bytes)?;
-        let offsets = take(&stream, module, &pool, (threads, WORD, 0))?.copy_to_vec()?;
+        let offsets = take(&stream, module, &pool, (threads, WORD, 1))?.copy_to_vec()?;
         let what = format!("{threads} threads with {WORD} B each, of {bytes} B");
         check(&what, &pool, &offsets, blocks, blocks as u64 * u64::from(WORD))?;
     }
@@ -92,7 +92,7 @@ fn one_stream(device: &Device, module: &Module) -> Result {
     for (what, bytes, blocks, used) in
         [("4000 B of 4096 B", 4000, 1, 4000), ("then 200 B", 200, 0, 4000), ("then 96 B", 96, 1, 4096)]
     {
-        let offsets = take(&stream, module, &pool, (1, bytes, 0))?.copy_to_vec()?;
+        let offsets = take(&stream, module, &pool, (1, bytes, 1))?.copy_to_vec()?;
         check(what, &pool, &offsets, blocks, used)?;
     }
     Ok(())
@@ -104,7 +104,7 @@ fn several_streams(device: &Device, module: &Module) -> Result {
         let streams = (0..count).map(|_| device.stream()).collect::<warpheap::Result<Vec<_>>>()?;
         let takes = (0..)
             .zip(&streams)
-            .map(|(number, stream)| take(stream, module, &pool, (THREADS, WORD, number * THREADS)));
+            .map(|(number, stream)| take(stream, module, &pool, (THREADS, WORD, number * THREADS + 1)));
         let takes = takes.collect::<warpheap::Result<Vec<_>>>()?;
         let offsets = takes.iter().map(DeviceBuffer::copy_to_vec).collect::<warpheap::Result<Vec<_>>>()?;
         let (what, blocks) = (format!("{count} streams share a pool"), (count * THREADS) as usize);
@@ -113,7 +113,7 @@ fn several_streams(device: &Device, module: &Module) -> Result {
     let mut takes = Vec::new();
     for _ in 0..8 {
         let (pool, stream) = (pool(device, THREADS * WORD)?, device.stream()?);
-        takes.push((take(&stream, module, &pool, (THREADS, WORD, 0))?, pool));
+        takes.push((take(&stream, module, &pool, (THREADS, WORD, 1))?, pool));
     }
     for (offsets, pool) in &takes {
         check("a pool for each of 8 streams", pool, &offsets.copy_to_vec()?, 1024, 4096)?;

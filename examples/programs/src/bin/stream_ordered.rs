@@ -85,23 +85,30 @@ fn compare(device: &Device, module: &Module, pool: &DriverPool) -> Result {
     }
 }
 
-/// Prints what the pool has while 100 MB are allocated, and after that.
+/// Prints and checks what the pool has while 100 MB are allocated, and after that.
 fn show_figures(device: &Device, pool: &DriverPool) -> Result {
     let stream = device.stream()?;
-    let show = |when: &str| -> warpheap::Result<()> {
+    let show = |when: &str, used: u64| -> Result<u64> {
         stream.synchronize()?;
         device.synchronize()?;
         let usage = pool.stats()?.usage;
-        println!("{when}: {} used, {} reserved", Bytes(usage.used_bytes), Bytes(usage.reserved_bytes));
-        Ok(())
+        let (found, reserved) = (usage.used_bytes, usage.reserved_bytes);
+        println!("{when}: {} used, {} reserved", Bytes(found), Bytes(reserved));
+        match found >= used && (used > 0 || found == 0) && reserved >= found {
+            true => Ok(reserved),
+            false => Err(format!("{when}: {found} B are used instead of {used} B").into()),
+        }
     };
-    show("at first")?;
+    show("at first", 0)?;
     let block = PoolBuffer::<u8, _>::new_uninit(pool, 100 * MB as usize, &stream)?;
-    show("with 100 MB")?;
+    show("with 100 MB", 100 * MB)?;
     drop(block);
-    show("after their free")?;
+    let kept = show("after their free", 0)?;
     pool.trim_to(0)?;
-    show("after a trim")?;
+    let left = show("after a trim", 0)?;
+    if left >= kept.max(1) {
+        return Err(format!("a trim left {left} of {kept} reserved bytes").into());
+    }
     Ok(())
 }
 

@@ -1,14 +1,13 @@
 //! The pool of blocks of any size.
 
 use crate::allocation::Allocation;
-use crate::arguments::RawStream;
 use crate::convert::to_python;
 use crate::device::{Device, or_default};
 use crate::failure::Failure;
 use crate::pools::Open;
 use crate::report::Report;
 use crate::slot::Slot;
-use crate::streams::Owners;
+use crate::streams::{Owners, RawStream};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,7 +132,10 @@ impl CachingPool {
 
     /// Ends the use of a stream, before it is destroyed.
     fn forget_stream(&self, py: Python<'_>, stream: RawStream) -> PyResult<()> {
-        self.pool.with(py, |open| open.backing().streams().forget(stream.raw))?;
+        self.pool.with(py, |open| {
+            open.backing().forget_stream(stream.raw);
+            Ok(())
+        })?;
         Ok(self.owners.forget(py, stream.raw)?)
     }
 

@@ -1,7 +1,6 @@
 //! Heaps.
 
-use crate::arguments::layout;
-use crate::convert::{faults, to_python, violations};
+use crate::convert::{faults, layout, to_python, violations};
 use crate::device::{Device, or_default};
 use crate::failure::Failure;
 use crate::report::Report;

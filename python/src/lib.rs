@@ -6,7 +6,6 @@
 //! closed ([`slot`]), so no call reaches freed memory of the library.
 
 mod allocation;
-mod arguments;
 mod backing;
 mod block_pool;
 mod bump;
@@ -22,7 +21,6 @@ mod logs;
 mod pools;
 mod report;
 mod slot;
-mod stream_handle;
 mod stream_uses;
 mod streams;
 mod torch;

@@ -1,7 +1,7 @@
 //! An open pool: what the Python classes of pools share.
 
-use crate::arguments::layout;
 use crate::backing::Backing;
+use crate::convert::layout;
 use crate::failure::Result;
 use serde::Serialize;
 use serde_json::json;

@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
     }
     let call = || {
         let pool = pool_of(ordinal(device)?)?;
-        let layout = crate::arguments::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
+        let layout = crate::convert::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
         // SAFETY: the caller's promise.
         unsafe { pool.backing().deallocate(ptr as u64, layout, stream as u64) }
     };

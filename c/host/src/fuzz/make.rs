@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 macro_rules! c {
     ($function:ident($($argument:expr),*)) => {{
         // SAFETY: each result and struct is null, misaligned or valid, the CPU has no contexts and
-        // streams, no kernel uses a pool, and addresses of no block or string are errors.
+        // raw streams, no kernel uses a pool, and addresses of no block or string are errors.
         unsafe { $function($($argument),*) }
     }};
 }
@@ -126,9 +126,9 @@ impl Call {
         state.allocated(owner, status, block, bytes, align);
     }
 
-    /// Null, or a stream, which no pool of the CPU has.
+    /// Null, or one of a few numbers, each of which is a stream of the CPU.
     fn stream(&self) -> *mut c_void {
-        if self.validity == 7 { without_provenance_mut(self.numbers[2] as usize) } else { null_mut() }
+        if self.validity == 7 { without_provenance_mut(self.numbers[2] as usize % 4) } else { null_mut() }
     }
 
     fn deallocate(&self, state: &mut State) {

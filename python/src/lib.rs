@@ -15,8 +15,6 @@ mod device;
 mod failure;
 mod free_list;
 mod heap;
-mod html;
-mod library;
 mod logs;
 mod pools;
 mod report;
@@ -39,13 +37,11 @@ mod _warpheap {
     #[pymodule_export]
     use crate::caching_pool::CachingPool;
     #[pymodule_export]
-    use crate::device::{Device, default_device};
+    use crate::device::{Device, default_device, device_library, inline_header};
     #[pymodule_export]
     use crate::free_list::FreeList;
     #[pymodule_export]
     use crate::heap::Heap;
-    #[pymodule_export]
-    use crate::library::{device_library, inline_header};
     #[pymodule_export]
     use crate::logs::{read_log, read_snapshot, replay};
     #[pymodule_export]

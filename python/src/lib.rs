@@ -7,16 +7,12 @@
 
 mod allocation;
 mod backing;
-mod block_pool;
-mod bump;
-mod caching_pool;
 mod convert;
 mod device;
+mod device_pools;
 mod failure;
-mod free_list;
-mod heap;
+mod host_pools;
 mod logs;
-mod pools;
 mod report;
 mod slot;
 mod stream_uses;
@@ -31,17 +27,11 @@ mod _warpheap {
     #[pymodule_export]
     use crate::allocation::Allocation;
     #[pymodule_export]
-    use crate::block_pool::BlockPool;
-    #[pymodule_export]
-    use crate::bump::Bump;
-    #[pymodule_export]
-    use crate::caching_pool::CachingPool;
-    #[pymodule_export]
     use crate::device::{Device, default_device, device_library, inline_header};
     #[pymodule_export]
-    use crate::free_list::FreeList;
+    use crate::device_pools::{Bump, FreeList, Heap};
     #[pymodule_export]
-    use crate::heap::Heap;
+    use crate::host_pools::{BlockPool, CachingPool};
     #[pymodule_export]
     use crate::logs::{read_log, read_snapshot, replay};
     #[pymodule_export]

@@ -3,10 +3,9 @@
 //! PyTorch passes what `warpheap_torch_alloc` returns to kernels, null too, so a failed allocation
 //! must raise. The function throws a C++ `std::runtime_error`, which PyTorch raises in Python.
 
-use crate::caching_pool::CachingPool;
 use crate::device::Device;
 use crate::failure::{Failure, Result};
-use crate::pools::Open;
+use crate::host_pools::{CachingPool, Open};
 use libloading::Library;
 use pyo3::prelude::*;
 use std::cell::RefCell;

@@ -192,8 +192,7 @@ impl Call {
             15 => drop(self.optional(|size| c!(wh_heap_grow(heap, number, size)))),
             16 => drop(self.optional(|released| c!(wh_pool_trim(pool, released)))),
             17 => {
-                let value = wh_heap_value { wide: [0; 14], narrow: [0; 8] };
-                self.result(value, |value| c!(wh_heap_get_value(heap, value)));
+                self.result(wh_heap_value::NULL, |value| c!(wh_heap_get_value(heap, value)));
             }
             18 => {
                 let mut stats = wh_heap_stats {

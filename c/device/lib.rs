@@ -38,8 +38,8 @@ pub fn libraries() -> Result<&'static [KernelImage], &'static str> {
 /// The words of 8 bytes in the handle of a heap.
 pub const HANDLE_WORDS: usize = DeviceHeap::ADDRESSES + DeviceHeap::NUMBERS / 2;
 
-/// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: addresses, the
-/// last of which is [`device_address`](Heap::device_address), and numbers of 4 bytes. `None` in
+/// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: addresses,
+/// the last of which is [`device_address`](Heap::device_address), and numbers of 4 bytes. `None` in
 /// builds with the feature `debug`, which changes the handle.
 pub fn handle_value(heap: &Heap) -> Option<[u64; HANDLE_WORDS]> {
     let handle = heap.handle().to_abi();

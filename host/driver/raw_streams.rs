@@ -53,8 +53,8 @@ impl RawStreams {
     /// default stream.
     ///
     /// # Errors
-    /// [`InvalidRequest::StreamPerThread`] for CUDA's handle of another stream in each thread, which
-    /// a pool would take for one stream.
+    /// [`InvalidRequest::StreamPerThread`] for CUDA's handle of another stream in each thread,
+    /// which a pool would take for one stream.
     pub fn canonical(backend: Backend, raw: *mut c_void) -> Result<*mut c_void> {
         match (backend, raw.addr()) {
             (Backend::Cuda, LEGACY) => Ok(null_mut()),

@@ -1,5 +1,4 @@
-//! Values of the library as Python objects: dictionaries, lists, numbers and strings. And the layout
-//! of a request of Python.
+//! Values of the library as Python objects, and the layouts of requests.
 
 use crate::failure::{Failure, Result};
 use pyo3::prelude::*;

@@ -108,8 +108,8 @@ unsafe impl DeviceHandle for Heap {
 }
 
 impl Heap {
-    /// Number of addresses, of 8 bytes each, with which a handle starts: those of [`Parts`] that all
-    /// heaps have.
+    /// Number of addresses, of 8 bytes each, with which a handle starts: those of [`Parts`] that
+    /// all heaps have.
     pub const ADDRESSES: usize = 14;
     /// Number of sizes and counts, of 4 bytes each, with which a handle ends: its [`HeapLayout`].
     pub const NUMBERS: usize = 8;

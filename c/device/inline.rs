@@ -13,12 +13,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use warpheap::KernelImage;
+use warpheap_device::heap::Heap;
 
 /// The functions that are inlined, and their results in C++.
 const FUNCTIONS: [(&str, &str); 2] =
     [("wh_malloc_begin", "wh_malloc_step"), ("wh_free_begin", "wh_free_step")];
 /// Words of 8 bytes before those of 4 bytes in a handle.
-const WIDE_WORDS: usize = 14;
+const WIDE_WORDS: usize = Heap::ADDRESSES;
 /// The words of each result.
 const RESULTS: usize = 3;
 

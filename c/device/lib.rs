@@ -9,6 +9,7 @@ pub mod inline;
 
 use warpheap::KernelImage;
 use warpheap::device_pools::Heap;
+use warpheap_device::heap::Heap as DeviceHeap;
 use warpheap_device::kernel::KernelArg;
 
 macro_rules! image {
@@ -35,11 +36,11 @@ pub fn libraries() -> Result<&'static [KernelImage], &'static str> {
 }
 
 /// The words of 8 bytes in the handle of a heap.
-pub const HANDLE_WORDS: usize = 18;
+pub const HANDLE_WORDS: usize = DeviceHeap::ADDRESSES + DeviceHeap::NUMBERS / 2;
 
-/// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: 14 addresses,
-/// the last of which is [`device_address`](Heap::device_address), and 8 numbers of 4 bytes. `None`
-/// in builds with the feature `debug`, which changes the handle.
+/// The handle of a heap by value, as the inlined functions of `warpheap.cuh` read it: addresses,
+/// the last of which is [`device_address`](Heap::device_address), and numbers of 4 bytes. `None` in
+/// builds with the feature `debug`, which changes the handle.
 pub fn handle_value(heap: &Heap) -> Option<[u64; HANDLE_WORDS]> {
     let handle = heap.handle().to_abi();
     if size_of_val(&handle) != HANDLE_WORDS * 8 {

@@ -47,13 +47,8 @@ int main() {
     expect("stream of each thread", wh_pool_allocate(pool, 100, 0, cudaStreamPerThread, &block),
            WH_INVALID_ARGUMENT);
     expect("foreign block", wh_pool_deallocate(pool, memory, nullptr), WH_INVALID_FREE);
-    wh_device cpu{WH_CPU, nullptr};
-    wh_pool on_cpu;
-    CHECK(wh_pool_create(cpu, nullptr, &on_cpu));
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
-    expect("stream of a GPU for the CPU", wh_pool_allocate(on_cpu, 100, 0, stream, &block),
-           WH_INVALID_ARGUMENT);
     CHECK(wh_pool_allocate(pool, 1 << 20, 0, stream, &block));
     CHECK(cudaMemsetAsync(block, 1, 1 << 20, stream));
     CHECK(wh_pool_deallocate(pool, block, stream));

@@ -395,7 +395,8 @@ wh_status wh_pool_destroy(struct wh_pool pool);
 
 // Allocates a block for work that is submitted to `stream` from now on. `align` is a power of two;
 // 0 stands for 256. `stream` is a `CUstream` or `cudaStream_t` of the pool's context; null is the
-// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, `stream` is null.
+// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, null is the default
+// stream, and each other value is a stream of its own.
 //
 // The stream must not be capturing a graph. Call `wh_pool_forget_stream` before it is destroyed.
 wh_status wh_pool_allocate(struct wh_pool pool,

@@ -122,6 +122,12 @@ pub enum InvalidRequest {
     /// The time between two events was requested in the wrong order.
     #[error("the event passed as the earlier one happened later; swap the two")]
     EventOrder,
+
+    /// The raw handle is another stream in each thread, which would be taken for one stream.
+    #[error(
+        "the stream is cudaStreamPerThread, another stream in each thread; pass 0 or a stream of your own"
+    )]
+    StreamPerThread,
 }
 
 /// Details of [`Error::InvalidFree`](super::Error::InvalidFree): what is wrong with the free.

@@ -51,6 +51,7 @@ fn position(error: &Error) -> usize {
         Error::NoThread { .. } => 41,
         Error::InvalidModule(InvalidModule::CubinOfOtherPtx { .. }) => 42,
         Error::InvalidModule(InvalidModule::NoCubin { .. }) => 43,
+        Error::InvalidRequest(InvalidRequest::StreamPerThread) => 44,
     }
 }
 
@@ -145,6 +146,7 @@ fn rest() -> Vec<Error> {
         Error::NoThread { what: "a stream", why: "no more".into(), advice: "advice" },
         InvalidModule::CubinOfOtherPtx { arch: "sm_90".into() }.into(),
         InvalidModule::NoCubin { position: 1 }.into(),
+        InvalidRequest::StreamPerThread.into(),
     ]
 }
 
@@ -158,7 +160,7 @@ fn panicked(ended_grid: bool) -> Error {
 #[test]
 fn every_error_has_its_text() {
     let texts: Vec<_> = include_str!("messages.txt").lines().collect();
-    assert_eq!((all().len(), texts.len()), (44, 44));
+    assert_eq!((all().len(), texts.len()), (45, 45));
     for (at, (error, text)) in all().iter().zip(texts).enumerate() {
         assert_eq!(position(error), at, "{error:?}");
         assert_eq!(error.to_string().replace('\n', "\\n"), text, "{error:?}");

@@ -1,8 +1,8 @@
 //! Allocations of the pools.
 
-use crate::arguments::RawStream;
 use crate::backing::Backing;
 use crate::failure::{Failure, Result};
+use crate::streams::RawStream;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,6 +10,7 @@ use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use warpheap::driver::RawStreams;
 use warpheap::{Backend, Bytes};
 
 /// Device memory of a pool. It is freed by `free`, at the end of a `with` block, or with the last
@@ -26,9 +27,6 @@ pub struct Allocation {
     stream: u64,
     live: AtomicBool,
 }
-
-/// The handle of the legacy default stream, in an array interface, where 0 is ambiguous.
-const LEGACY_STREAM: u64 = 1;
 
 impl Allocation {
     /// Allocates.
@@ -114,7 +112,9 @@ impl Allocation {
         interface.set_item("typestr", "|u1")?;
         interface.set_item("data", (self.ptr()?, false))?;
         interface.set_item("version", 3)?;
-        interface.set_item("stream", if self.stream == 0 { LEGACY_STREAM } else { self.stream })?;
+        // Here 0 is ambiguous.
+        let stream = if self.stream == 0 { RawStreams::LEGACY } else { self.stream };
+        interface.set_item("stream", stream)?;
         Ok(interface)
     }
 

@@ -1,8 +1,10 @@
-//! Values of the library as Python objects: dictionaries, lists, numbers and strings.
+//! Values of the library as Python objects, and the layouts of requests.
 
+use crate::failure::{Failure, Result};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::alloc::Layout;
 use warpheap::device_pools::{Faults, Violation};
 
 /// A Python object with the fields of `value`.
@@ -32,4 +34,18 @@ pub fn faults(faults: &Faults) -> Value {
         })
     });
     json!({ "count": faults.count, "first": first.collect::<Vec<_>>() })
+}
+
+/// The layout of a request.
+pub fn layout(bytes: u64, align: u64) -> Result<Layout> {
+    if !align.is_power_of_two() {
+        let text = format!("an alignment of {align} was requested; it must be a power of two");
+        return Err(Failure::invalid_request(text));
+    }
+    let sizes = usize::try_from(bytes).ok().zip(usize::try_from(align).ok());
+    let layout = sizes.and_then(|(bytes, align)| Layout::from_size_align(bytes, align).ok());
+    layout.ok_or_else(|| {
+        let text = format!("{bytes} B aligned to {align} B exceed the address space; request fewer");
+        Failure::invalid_request(text)
+    })
 }

@@ -6,23 +6,15 @@
 //! closed ([`slot`]), so no call reaches freed memory of the library.
 
 mod allocation;
-mod arguments;
 mod backing;
-mod block_pool;
-mod bump;
-mod caching_pool;
 mod convert;
 mod device;
+mod device_pools;
 mod failure;
-mod free_list;
-mod heap;
-mod html;
-mod library;
+mod host_pools;
 mod logs;
-mod pools;
 mod report;
 mod slot;
-mod stream_handle;
 mod stream_uses;
 mod streams;
 mod torch;
@@ -35,19 +27,11 @@ mod _warpheap {
     #[pymodule_export]
     use crate::allocation::Allocation;
     #[pymodule_export]
-    use crate::block_pool::BlockPool;
+    use crate::device::{Device, default_device, device_library, inline_header};
     #[pymodule_export]
-    use crate::bump::Bump;
+    use crate::device_pools::{Bump, FreeList, Heap};
     #[pymodule_export]
-    use crate::caching_pool::CachingPool;
-    #[pymodule_export]
-    use crate::device::{Device, default_device};
-    #[pymodule_export]
-    use crate::free_list::FreeList;
-    #[pymodule_export]
-    use crate::heap::Heap;
-    #[pymodule_export]
-    use crate::library::{device_library, inline_header};
+    use crate::host_pools::{BlockPool, CachingPool};
     #[pymodule_export]
     use crate::logs::{read_log, read_snapshot, replay};
     #[pymodule_export]

@@ -1,80 +1,74 @@
-//! One stream of the library for each raw stream that a program passes.
-//!
-//! A pool keeps a cache for each stream, by the stream's id. `Stream::from_raw` returns a new id in
-//! each call, so the streams are kept.
+//! The streams that a program passes, and the objects that own them.
 
-use crate::arguments::RawStream;
-use crate::failure::{Failure, Result};
-use crate::stream_handle::canonical;
+use crate::failure::Result;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
-use warpheap::{Backend, Device, Stream};
+use std::ffi::c_void;
+use std::ptr::without_provenance_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use warpheap::Backend;
+use warpheap::driver::RawStreams;
 
-/// The streams of a pool.
-#[derive(Debug)]
-pub struct Streams {
-    device: Device,
-    /// Few, so that a search is faster than a hash.
-    by_raw: RwLock<Vec<(u64, Stream)>>,
+/// A raw `CUstream`.
+///
+/// In Python, an integer, or a stream of CuPy, Numba, PyTorch, RMM or cuda.core: an object with
+/// `__cuda_stream__`, `ptr`, `cuda_stream`, `handle` or `value`. The default, `None`, is 0.
+#[derive(Debug, Default)]
+pub struct RawStream {
+    /// The `CUstream`.
+    pub raw: u64,
+    /// The object that was passed, unless it was a number: the stream may end with it.
+    pub owner: Option<Py<PyAny>>,
 }
 
-impl Streams {
-    /// No streams yet.
-    pub fn new(device: &Device) -> Streams {
-        Streams { device: device.clone(), by_raw: RwLock::default() }
-    }
+/// Attributes with a stream's handle: PyTorch, CuPy, Numba, RMM.
+const HANDLES: [&str; 4] = ["cuda_stream", "ptr", "handle", "value"];
 
-    /// The stream of a `CUstream`. On the CPU, each number is a stream of its own, and 0 is the
-    /// default stream.
-    pub fn get(&self, raw: u64) -> Result<Stream> {
-        let raw = handle(self.device.backend(), raw)?;
-        if let Some(stream) = find(&self.by_raw.read().unwrap_or_else(PoisonError::into_inner), raw) {
-            return Ok(stream);
+impl<'py> FromPyObject<'_, 'py> for RawStream {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<RawStream> {
+        if object.is_none() {
+            return Ok(RawStream::default());
         }
-        let mut streams = self.write();
-        // Another thread may have added it in between.
-        if let Some(stream) = find(&streams, raw) {
-            return Ok(stream);
+        if let Some(raw) = number(&object)? {
+            return Ok(RawStream { raw, owner: None });
         }
-        let stream = match (self.device.backend(), raw) {
-            // SAFETY: the documentation of the pools demands that the stream is live until the pool
-            // is closed or forgets it, and is not captured.
-            (Backend::Cuda, _) => unsafe { Stream::from_raw(&self.device, raw as *mut _) },
-            (_, 0) => self.device.default_stream(),
-            _ => self.device.stream(),
-        }?;
-        streams.push((raw, stream.clone()));
-        Ok(stream)
-    }
-
-    /// Forgets a stream. The pool then reuses its memory on other streams.
-    pub fn forget(&self, raw: u64) -> Result<()> {
-        let raw = handle(self.device.backend(), raw)?;
-        let mut streams = self.write();
-        let place = streams.iter().position(|(own, _)| *own == raw);
-        let forgotten = place.map(|place| streams.swap_remove(place));
-        // Dropped after the lock: the pool is notified.
-        drop(streams);
-        drop(forgotten);
-        Ok(())
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Vec<(u64, Stream)>> {
-        self.by_raw.write().unwrap_or_else(PoisonError::into_inner)
+        match handle(&object)? {
+            Some(raw) => Ok(RawStream { raw, owner: Some(object.to_owned().unbind()) }),
+            None => Err(PyTypeError::new_err(format!(
+                "a stream was expected: an integer or an object with `__cuda_stream__`, not {}",
+                object.get_type().name()?
+            ))),
+        }
     }
 }
 
-/// The handle by which a pool knows the stream `raw`.
-fn handle(backend: Backend, raw: u64) -> Result<u64> {
-    if backend != Backend::Cuda {
-        return Ok(raw);
+/// The `CUstream` of a stream object.
+fn handle(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if let Some(method) = object.getattr_opt("__cuda_stream__")? {
+        let (_version, raw) = method.call0()?.extract::<(u64, u64)>()?;
+        return Ok(Some(raw));
     }
-    canonical(raw).map_err(|why| Failure::invalid_request(why.into()))
+    for name in HANDLES {
+        let Some(handle) = object.getattr_opt(name)? else { continue };
+        let handle = if handle.is_callable() { handle.call0()? } else { handle };
+        // ctypes: the handle of a `c_void_p` is its `value`, `None` for null.
+        let handle = handle.getattr_opt("value")?.unwrap_or(handle);
+        if handle.is_none() {
+            return Ok(Some(0));
+        }
+        if let Some(raw) = number(&handle)? {
+            return Ok(Some(raw));
+        }
+    }
+    Ok(None)
 }
 
-fn find(streams: &[(u64, Stream)], raw: u64) -> Option<Stream> {
-    streams.iter().find(|(own, _)| *own == raw).map(|(_, stream)| stream.clone())
+/// The value of an integer; `None` for other objects. Fails if the integer is out of range.
+fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if object.is_instance_of::<pyo3::types::PyInt>() { object.extract().map(Some) } else { Ok(None) }
 }
 
 /// The stream objects that a program passed. They live as long as the pool uses their streams.
@@ -92,7 +86,7 @@ impl Owners {
 
     /// Keeps the object of a stream alive. Returns the raw stream.
     pub fn keep(&self, py: Python<'_>, stream: &RawStream) -> Result<u64> {
-        let raw = handle(self.backend, stream.raw)?;
+        let raw = canonical(self.backend, stream.raw)?;
         if let Some(owner) = &stream.owner {
             self.lock(py).entry(raw).or_insert_with(|| owner.clone_ref(py));
         }
@@ -101,7 +95,7 @@ impl Owners {
 
     /// Releases the object of a stream.
     pub fn forget(&self, py: Python<'_>, raw: u64) -> Result<()> {
-        let raw = handle(self.backend, raw)?;
+        let raw = canonical(self.backend, raw)?;
         // Dropped after the lock: this may run Python code.
         let owner = self.lock(py).remove(&raw);
         drop(owner);
@@ -112,4 +106,14 @@ impl Owners {
     fn lock(&self, _py: Python<'_>) -> MutexGuard<'_, HashMap<u64, Py<PyAny>>> {
         self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The handle by which a pool knows the stream `raw`.
+fn canonical(backend: Backend, raw: u64) -> Result<u64> {
+    Ok(RawStreams::canonical(backend, pointer(raw))?.addr() as u64)
+}
+
+/// The `CUstream` that a number stands for.
+pub fn pointer(raw: u64) -> *mut c_void {
+    without_provenance_mut(raw as usize)
 }

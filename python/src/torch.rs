@@ -3,10 +3,9 @@
 //! PyTorch passes what `warpheap_torch_alloc` returns to kernels, null too, so a failed allocation
 //! must raise. The function throws a C++ `std::runtime_error`, which PyTorch raises in Python.
 
-use crate::caching_pool::CachingPool;
 use crate::device::Device;
 use crate::failure::{Failure, Result};
-use crate::pools::Open;
+use crate::host_pools::{CachingPool, Open};
 use libloading::Library;
 use pyo3::prelude::*;
 use std::cell::RefCell;
@@ -76,7 +75,7 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
     }
     let call = || {
         let pool = pool_of(ordinal(device)?)?;
-        let layout = crate::arguments::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
+        let layout = crate::convert::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
         // SAFETY: the caller's promise.
         unsafe { pool.backing().deallocate(ptr as u64, layout, stream as u64) }
     };

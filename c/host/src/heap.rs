@@ -13,6 +13,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::RwLock;
 use warpheap_c_device::handle_value;
+use warpheap_device::heap::Heap as DeviceHeap;
 use warpheap_device::kernel::DevicePtr;
 
 /// A heap in device memory, which kernels allocate from.
@@ -29,6 +30,11 @@ pub struct wh_heap_value {
     pub wide: [u64; 14],
     /// Sizes and counts.
     pub narrow: [u32; 8],
+}
+
+impl wh_heap_value {
+    pub(crate) const NULL: wh_heap_value =
+        wh_heap_value { wide: [0; DeviceHeap::ADDRESSES], narrow: [0; DeviceHeap::NUMBERS] };
 }
 
 /// A heap, as the host owns it.
@@ -141,12 +147,12 @@ pub unsafe extern "C" fn wh_heap_handle(heap: wh_heap_owner, handle: *mut *mut w
 pub unsafe extern "C" fn wh_heap_get_value(heap: wh_heap_owner, value: *mut wh_heap_value) -> wh_status {
     call(|| {
         // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(value, "value", wh_heap_value { wide: [0; 14], narrow: [0; 8] }) }?;
+        let out = unsafe { Out::new(value, "value", wh_heap_value::NULL) }?;
         let Some(words) = with_heap(heap, |heap| Ok(handle_value(heap)))? else {
             let why = "libwarpheap was built with the feature `debug`, which changes the handle";
             return Err(Failure::new(WH_NOT_SUPPORTED, why));
         };
-        let half = |i: usize| (words[14 + i / 2] >> (32 * (i % 2))) as u32;
+        let half = |i: usize| (words[DeviceHeap::ADDRESSES + i / 2] >> (32 * (i % 2))) as u32;
         let wide = std::array::from_fn(|i| words[i]);
         out.set(wh_heap_value { wide, narrow: std::array::from_fn(half) });
         Ok(())

@@ -31,5 +31,4 @@ mod lock;
 mod pool;
 mod registry;
 mod status;
-mod streams;
 mod strings;

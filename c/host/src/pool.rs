@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::heap_reports::return_value;
 use crate::registry::Registry;
 use crate::status::wh_status::{self, WH_INVALID_FREE};
-use crate::streams::Streams;
 use crate::strings::return_text;
+use host::driver::RawStreams;
 use host::error::{Error, InvalidFree};
 use host::host_pools::{CachingPool, DeviceAllocator};
 use std::alloc::Layout;
@@ -57,7 +57,7 @@ const ALIGN: usize = 256;
 /// The pool is dropped before its streams.
 struct Pool {
     pool: CachingPool,
-    streams: Streams,
+    streams: RawStreams,
 }
 
 static POOLS: Registry<Pool> = Registry::new("pool", "caching pool", 3);
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn wh_pool_create(
         }
         // SAFETY: the caller's promise.
         let device = unsafe { device.open() }?;
-        let pool = Pool { pool: builder.build(&device)?, streams: Streams::new(device) };
+        let pool = Pool { pool: builder.build(&device)?, streams: RawStreams::new(&device) };
         out.set(wh_pool { id: POOLS.insert(pool) });
         Ok(())
     })
@@ -104,7 +104,8 @@ pub extern "C" fn wh_pool_destroy(pool: wh_pool) -> wh_status {
 
 /// Allocates a block for work that is submitted to `stream` from now on. `align` is a power of two;
 /// 0 stands for 256. `stream` is a `CUstream` or `cudaStream_t` of the pool's context; null is the
-/// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, `stream` is null.
+/// legacy default stream. `cudaStreamPerThread` is not supported. On the CPU, null is the default
+/// stream, and each other value is a stream of its own.
 ///
 /// The stream must not be capturing a graph. Call `wh_pool_forget_stream` before it is destroyed.
 ///

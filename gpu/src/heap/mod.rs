@@ -93,8 +93,11 @@ pub struct Heap {
     core: HeapCore,
 }
 
-const _: () =
-    assert!(!NATIVE_LAYOUT || size_of::<Heap>() == 144 + 8 * DEBUG as usize && align_of::<Heap>() == 8);
+const _: () = assert!(
+    !NATIVE_LAYOUT
+        || size_of::<Heap>() == 8 * Heap::ADDRESSES + 4 * Heap::NUMBERS + 8 * DEBUG as usize
+            && align_of::<Heap>() == 8
+);
 
 // SAFETY: `repr(C)` of addresses and integers; the layout is asserted above. Every thread may use
 // the heap at once.
@@ -105,6 +108,12 @@ unsafe impl DeviceHandle for Heap {
 }
 
 impl Heap {
+    /// Number of addresses, of 8 bytes each, with which a handle starts: those of [`Parts`] that
+    /// all heaps have.
+    pub const ADDRESSES: usize = 14;
+    /// Number of sizes and counts, of 4 bytes each, with which a handle ends: its [`HeapLayout`].
+    pub const NUMBERS: usize = 8;
+
     /// The handle of a heap with these parts.
     ///
     /// # Safety

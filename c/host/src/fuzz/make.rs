@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 macro_rules! c {
     ($function:ident($($argument:expr),*)) => {{
         // SAFETY: each result and struct is null, misaligned or valid, the CPU has no contexts and
-        // streams, no kernel uses a pool, and addresses of no block or string are errors.
+        // raw streams, no kernel uses a pool, and addresses of no block or string are errors.
         unsafe { $function($($argument),*) }
     }};
 }
@@ -126,9 +126,9 @@ impl Call {
         state.allocated(owner, status, block, bytes, align);
     }
 
-    /// Null, or a stream, which no pool of the CPU has.
+    /// Null, or one of a few numbers, each of which is a stream of the CPU.
     fn stream(&self) -> *mut c_void {
-        if self.validity == 7 { without_provenance_mut(self.numbers[2] as usize) } else { null_mut() }
+        if self.validity == 7 { without_provenance_mut(self.numbers[2] as usize % 4) } else { null_mut() }
     }
 
     fn deallocate(&self, state: &mut State) {
@@ -192,8 +192,7 @@ impl Call {
             15 => drop(self.optional(|size| c!(wh_heap_grow(heap, number, size)))),
             16 => drop(self.optional(|released| c!(wh_pool_trim(pool, released)))),
             17 => {
-                let value = wh_heap_value { wide: [0; 14], narrow: [0; 8] };
-                self.result(value, |value| c!(wh_heap_get_value(heap, value)));
+                self.result(wh_heap_value::NULL, |value| c!(wh_heap_get_value(heap, value)));
             }
             18 => {
                 let mut stats = wh_heap_stats {

@@ -136,6 +136,15 @@ static void pools(void) {
     OK(wh_pool_trim(pool, NULL));
     OK(wh_pool_destroy(pool));
     OK(wh_pool_create(cpu(), NULL, &pool));
+    // On the CPU, each value is a stream of its own, also those with a meaning in CUDA.
+    for (uintptr_t stream = 1; stream < 4; stream++) {
+        OK(wh_pool_allocate(pool, 1000, 0, (void *)stream, &first));
+        OK(wh_pool_deallocate(pool, first, (void *)stream));
+        OK(wh_pool_allocate(pool, 1000, 0, (void *)stream, &second));
+        REQUIRE(first == second);
+        OK(wh_pool_deallocate(pool, second, NULL));
+        OK(wh_pool_forget_stream(pool, (void *)stream));
+    }
     // Live blocks do not keep a pool.
     OK(wh_pool_allocate(pool, 1, 1, NULL, &first));
     OK(wh_pool_destroy(pool));

@@ -1,7 +1,6 @@
 //! What most of these tests use: names of the library, and short forms of common steps.
 
-pub use crate::cases::{Any, BLOCKS, Case, cases, layout};
-pub use crate::counted::Counted;
+pub use crate::cases::{Any, BLOCKS, Case, Counted, cases, layout};
 pub use crate::support::{devices, is_cpu, module};
 pub use rand_pcg::Pcg64Mcg;
 pub use rand_pcg::rand_core::{Rng, SeedableRng};

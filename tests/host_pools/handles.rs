@@ -64,9 +64,7 @@ fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
             } else {
                 assert!(case.room != Some(BLOCKS), "{case}, {name}");
             }
-            for block in blocks {
-                free(allocator, block, third).unwrap();
-            }
+            free_all(allocator, blocks, third);
         }
     });
 }

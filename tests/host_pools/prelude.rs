@@ -49,6 +49,10 @@ pub fn free(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stre
     unsafe { allocator.deallocate(ptr, layout, stream) }
 }
 
+pub fn free_all(allocator: &dyn DeviceAllocator, blocks: impl IntoIterator<Item = Block>, stream: &Stream) {
+    blocks.into_iter().for_each(|block| free(allocator, block, stream).unwrap());
+}
+
 /// The memory of a block, for access from the host.
 pub fn memory(device: &Device, (ptr, layout): Block) -> DeviceMemory {
     // SAFETY: it lies in an allocation of the device.

@@ -82,7 +82,7 @@ stage unit --shard "$shard" --sharding round-robin --cargo-arg=--lib
 if [ "${package[1]}" = warpheap ]; then
     stage pools --cargo-arg=--test={host_pools,device_pools,out_of_memory,nvtx}
 else
-    stage models --cargo-arg=--test={'*_properties','heap_r*',faults}
+    stage models --cargo-arg=--test=models
     # The baseline of another package cannot be tested.
     stage warps --baseline skip --timeout 60 --test-package warpheap --test-package warpheap-harness \
         --cargo-arg=--test={device_pools,simt,heap_groups}

@@ -15,7 +15,6 @@ mod freelist;
 mod global_heap;
 mod heap_growth;
 mod heap_host;
-mod heap_pieces;
 mod kernels;
 mod settings;
 mod support;

@@ -1,6 +1,6 @@
 //! Kernels that the tests launch. `kernels.ptx` is the output of rustc 1.96 for this file and
 //! sm_70, without comments. It is not compared with this file: a launch on a GPU compares the
-//! parameters, and `tests/ptx/committed.rs` passes the PTX to ptxas.
+//! parameters, and `tests/ptx/modules.rs` passes the PTX to ptxas.
 
 use warpheap_device::kernel;
 use warpheap_device::kernel::DeviceSlice;

@@ -3,9 +3,7 @@
 
 mod arguments;
 mod copies;
-mod cubins;
 mod devices;
-mod events;
 mod growable;
 mod held;
 mod kernel_arguments;
@@ -13,7 +11,6 @@ mod kernels;
 mod lifetimes;
 mod memory;
 mod modules;
-mod stacks;
 mod streams;
 mod support;
 mod watchdog;

@@ -30,9 +30,7 @@ fn free_blocks_are_counted() {
         let pool = block_pool(&device, block, 100);
         let ten: Vec<_> = (0..10).map(|_| alloc(&pool, block, &stream)).collect();
         assert_eq!(pool.stats().free_blocks, 90);
-        for block in &ten {
-            free(&pool, *block, &stream).unwrap();
-        }
+        free_all(&pool, ten.iter().copied(), &stream);
         for block in ten {
             free(&pool, block, &stream).unwrap_err();
             assert_eq!(pool.stats().free_blocks, 100);
@@ -75,9 +73,7 @@ fn blocks_are_spaced_by_their_aligned_size() {
                 assert!((ptr.0 as usize).is_multiple_of(align));
                 assert_eq!(ptr.0 as u64, pool.address() + apart as u64 * i);
             }
-            for block in blocks {
-                free(&pool, block, &stream).unwrap();
-            }
+            free_all(&pool, blocks, &stream);
         }
     }
 }

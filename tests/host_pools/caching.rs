@@ -54,9 +54,7 @@ fn sizes_are_rounded_and_the_waste_is_reported() {
     let of: Vec<_> = stats.classes.iter().map(|class| (class.class_bytes, class.wasted_bytes)).collect();
     assert_eq!(of, [(Some(512), 511), (Some(1024), 511), (Some(64 << 20), 511)]);
     assert_eq!(stats.cached_bytes, stats.usage.reserved_bytes - stats.usage.used_bytes);
-    for block in blocks {
-        free(&pool, block, &stream).unwrap();
-    }
+    free_all(&pool, blocks, &stream);
     let stats = pool.stats();
     assert_eq!((stats.usage.used_bytes, stats.requested_bytes, stats.wasted_bytes), (0, 0, 0));
     // More classes per doubling waste less memory.
@@ -88,9 +86,7 @@ fn an_allocation_beyond_the_limit_fails_with_figures() {
     assert_eq!(pool.stats().rungs.failed, 1);
     free(&pool, four[1], &stream).unwrap();
     assert_eq!(alloc_bytes(&pool, GIB, &stream).0.0, four[1].0.0);
-    for block in four {
-        free(&pool, block, &stream).unwrap();
-    }
+    free_all(&pool, four, &stream);
     assert_eq!(pool.max_bytes(), Some(4 << 30));
 }
 
@@ -147,9 +143,7 @@ fn a_reservation_never_grows_beyond_the_limit() {
             .collect();
         assert!(all.len() as u64 >= granted / 110_000, "{}", all.len());
         assert_eq!((pool.stats().peak_reserved_bytes, device.memory_in_use().0), (granted, granted));
-        for block in all {
-            free(&pool, block, &stream).unwrap();
-        }
+        free_all(&pool, all, &stream);
     }
 }
 
@@ -167,7 +161,7 @@ fn threads_share_a_reservation_that_grows_and_shrinks() {
                 for _ in 0..20 {
                     let held: Vec<Block> =
                         (0..10).map(|round| alloc_bytes(pool, size(round), &stream)).collect();
-                    held.into_iter().for_each(|block| free(pool, block, &stream).unwrap());
+                    free_all(pool, held, &stream);
                     pool.trim().unwrap();
                 }
             });
@@ -230,9 +224,7 @@ fn pool_after_streams(batch: usize) -> CachingPool<SyncDriverAllocator> {
         }
         let stream = device.stream().unwrap();
         let blocks: Vec<_> = [300, 70_000, 3 * MIB].map(|size| alloc_bytes(&pool, size, &stream)).into();
-        for block in blocks {
-            free(&pool, block, &stream).unwrap();
-        }
+        free_all(&pool, blocks, &stream);
     }
     pool
 }

@@ -34,9 +34,7 @@ fn a_stream_reuses_its_own_frees_first() {
     let pool = limited_pool(&device, 2 * MIB);
     let blocks = [alloc(&pool, MIB, &first), alloc(&pool, MIB, &first)];
     assert_eq!((served(&pool).grown, served(&pool).shared, pool.stats().hits), (1, 0, 1));
-    for block in blocks {
-        free(&pool, block, &first).unwrap();
-    }
+    free_all(&pool, blocks, &first);
     // Two cached halves coalesce without an event.
     let joined = alloc(&pool, 2 * MIB, &first);
     assert_eq!((served(&pool).done, pool.stats().hits), (0, 2), "merged in the stream's own extent");
@@ -44,9 +42,7 @@ fn a_stream_reuses_its_own_frees_first() {
     // Unused slabs become a piece again.
     let many: Vec<_> = (0..64).map(|_| alloc(&pool, 32 << 10, &first)).collect();
     assert!(pool.allocate(layout(512, 256), &first).is_err());
-    for block in many {
-        free(&pool, block, &first).unwrap();
-    }
+    free_all(&pool, many, &first);
     free(&pool, alloc(&pool, 2 * MIB, &first), &first).unwrap();
     assert_eq!(pool.stats().upstream_frees, 0);
 }
@@ -57,9 +53,7 @@ fn free_memory_is_used_after_a_failed_upstream_call() {
     let upstream = FailureInjected::new(driver(&device), Failures::Nth(2));
     let pool = CachingPool::builder().segment_bytes(4 << 20).build_over(upstream).unwrap();
     let halves = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
-    for half in halves {
-        free(&pool, half, &first).unwrap();
-    }
+    free_all(&pool, halves, &first);
     free(&pool, alloc(&pool, 4 * MIB, &first), &first).unwrap();
     assert_eq!((served(&pool).grown, served(&pool).done), (1, 1), "of the two halves");
     assert_eq!(pool.stats().upstream_allocs, 2, "which was tried");
@@ -109,15 +103,11 @@ fn an_exhausted_upstream_is_asked_again_last() {
     let calls = || pool.stats().upstream_allocs;
     let halves = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
     assert_eq!(calls(), 2);
-    for half in halves {
-        free(&pool, half, &first).unwrap();
-    }
+    free_all(&pool, halves, &first);
     // One call finds out that the upstream is out of memory. After that, cached memory is split.
     for _ in 0..3 {
         let pieces = [alloc(&pool, MIB, &first), alloc(&pool, MIB + 512, &first)];
-        for piece in pieces {
-            free(&pool, piece, &first).unwrap();
-        }
+        free_all(&pool, pieces, &first);
         assert_eq!(calls(), 3, "{:?}", served(&pool));
     }
     assert!(pool.allocate(layout(5 * MIB, 256), &first).is_err());
@@ -130,9 +120,7 @@ fn cached_segments_are_released_before_a_request_fails() {
     let pool = limited_pool(&device, 4 * MIB);
     for stream in [&first, &second] {
         let two = [alloc(&pool, 2 * MIB, &first), alloc(&pool, 2 * MIB, &first)];
-        for block in two {
-            free(&pool, block, stream).unwrap();
-        }
+        free_all(&pool, two, stream);
         let joined = alloc(&pool, 4 * MIB, &first);
         free(&pool, joined, stream).unwrap();
     }
@@ -202,8 +190,6 @@ fn the_error_has_the_figures_and_the_upstream_error() {
     ] {
         assert!(message.contains(words), "{message}");
     }
-    for block in [one, two] {
-        free(&pool, block, &first).unwrap();
-    }
+    free_all(&pool, [one, two], &first);
     assert_eq!(served(&pool).failed, 1);
 }

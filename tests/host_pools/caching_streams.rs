@@ -104,9 +104,7 @@ fn pending_frees_of_another_stream_are_waited_for_on_the_device() {
         let pool = CachingPool::builder().segment_bytes(2 << 20).build_over(upstream).unwrap();
         let all: Vec<_> = (0..2 * MIB / size).map(|_| alloc(&pool, size, &first)).collect();
         let held = hold_up(&module, &device, &first, all[0]);
-        for block in &all {
-            free(&pool, *block, &first).unwrap();
-        }
+        free_all(&pool, all.iter().copied(), &first);
         let stolen = alloc(&pool, size, &second);
         // The host did not wait; otherwise the test would hang before this line.
         assert_eq!((served(&pool).stolen, served(&pool).waited), (1, 0));

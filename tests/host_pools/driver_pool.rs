@@ -144,9 +144,7 @@ fn a_pool_grows_up_to_its_maximum_size() {
         let error = pool.allocate(mib(33), &stream).unwrap_err();
         assert_eq!(figures(&error), [33 * MIB, 96 * MIB, 128 * MIB, 32 * MIB], "{error}");
         assert!(error.to_string().contains("max_size"), "{error}");
-        for block in blocks {
-            free(&pool, block, &stream).unwrap();
-        }
+        free_all(&pool, blocks, &stream);
         stream.synchronize().unwrap();
         pool.trim_to(0).unwrap();
         let all = alloc(&pool, mib(128), &stream);

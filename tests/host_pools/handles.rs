@@ -1,7 +1,6 @@
 //! Handles: their contents, when and on which stream they free their block, and what the type
 //! system permits.
 
-mod boxes;
 mod ends;
 mod threads;
 mod values;
@@ -65,9 +64,7 @@ fn a_block_is_reused_only_after_the_work_of_every_stream_of_its_handle() {
             } else {
                 assert!(case.room != Some(BLOCKS), "{case}, {name}");
             }
-            for block in blocks {
-                free(allocator, block, third).unwrap();
-            }
+            free_all(allocator, blocks, third);
         }
     });
 }
@@ -120,6 +117,39 @@ fn streams_may_be_dropped_before_their_handles() {
             assert_eq!(values.copy_to_vec().unwrap()[..2], [1, number], "{case} on {device}");
         }
         drop(held);
+        assert_eq!(allocator.usage().used_bytes, 0, "{case}");
+    });
+}
+
+/// A box that moves to another stream is ordered after the work of the first one.
+#[test]
+fn a_box_moves_to_another_stream_after_all_previous_work() {
+    each(|case, device, allocator| {
+        let (module, first, second) = (module(device), device.stream().unwrap(), device.stream().unwrap());
+        let mut one = PoolBox::new(&allocator, 0_u32, &first).unwrap();
+        launch_linger(&first, &module, one.slice(), LONG_MICROS);
+        one.move_to(&second).unwrap();
+        assert_eq!(one.stream().id(), second.id(), "{case}");
+        // SAFETY: one thread, ordered after the previous kernel.
+        unsafe { second.launch(&module, double, &ONE, (one.slice(),)) }.unwrap();
+        assert_eq!(one.get().unwrap(), 2, "{case} on {device}");
+        let other = Device::cpu().stream().unwrap();
+        assert!(matches!(one.move_to(&other), Err(Error::WrongDevice { .. })), "{case}");
+        one.deallocate().unwrap();
+        assert_eq!(allocator.usage().used_bytes, 0, "{case}");
+    });
+}
+
+#[test]
+fn a_box_is_freed_on_the_stream_that_is_named() {
+    each(|case, device, allocator| {
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        let one = PoolBox::new(&allocator, 4_u32, &first).unwrap();
+        let failed = one.deallocate_on(&Device::cpu().stream().unwrap()).unwrap_err();
+        assert!(matches!(failed.error(), Error::WrongDevice { .. }), "{case}");
+        let one = failed.into_handle();
+        assert_eq!(one.get().unwrap(), 4, "{case}");
+        one.deallocate_on(&second).unwrap();
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });
 }

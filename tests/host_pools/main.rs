@@ -10,11 +10,7 @@ mod caching;
 mod caching_ladder;
 mod caching_streams;
 mod cases;
-mod counted;
 mod driver_pool;
-#[path = "../driver/support.rs"]
-#[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
-mod driver_support;
 mod drops;
 mod handles;
 #[path = "../driver/held.rs"]
@@ -28,5 +24,7 @@ mod output;
 mod pending;
 mod prelude;
 mod suite;
+#[path = "../driver/support.rs"]
+#[allow(dead_code, reason = "`support` lends the GPU to one test at a time")]
 mod support;
 mod threads;

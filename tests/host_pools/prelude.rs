@@ -1,7 +1,6 @@
 //! What most of these tests use: names of the library, and short forms of common steps.
 
-pub use crate::cases::{Any, BLOCKS, Case, cases, layout};
-pub use crate::counted::Counted;
+pub use crate::cases::{Any, BLOCKS, Case, Counted, cases, layout};
 pub use crate::support::{devices, is_cpu, module};
 pub use rand_pcg::Pcg64Mcg;
 pub use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -48,6 +47,10 @@ pub fn alloc_bytes(pool: &dyn DeviceAllocator, size: usize, stream: &Stream) -> 
 pub fn free(allocator: &dyn DeviceAllocator, (ptr, layout): Block, stream: &Stream) -> Result<()> {
     // SAFETY: if it is a block of the allocator, no other stream uses it.
     unsafe { allocator.deallocate(ptr, layout, stream) }
+}
+
+pub fn free_all(allocator: &dyn DeviceAllocator, blocks: impl IntoIterator<Item = Block>, stream: &Stream) {
+    blocks.into_iter().for_each(|block| free(allocator, block, stream).unwrap());
 }
 
 /// The memory of a block, for access from the host.

@@ -59,9 +59,7 @@ fn blocks_are_aligned_disjoint_and_keep_their_contents() {
             usage.used_bytes >= requested as u64 && usage.reserved_bytes >= usage.used_bytes,
             "{case}: {usage:?}"
         );
-        for block in blocks {
-            free(&allocator, block, &stream).unwrap();
-        }
+        free_all(&allocator, blocks, &stream);
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });
 }
@@ -84,9 +82,7 @@ fn reports_have_the_figures_of_the_usage() {
             "{case}: {drawn}: {report}"
         );
         assert!(report.free_bytes <= usage.reserved_bytes - live, "{case}: {report}");
-        for block in blocks {
-            free(&allocator, block, &stream).unwrap();
-        }
+        free_all(&allocator, blocks, &stream);
         assert_eq!((allocator.report().used_bytes, allocator.report().holders.len()), (0, 0), "{case}");
     });
 }
@@ -105,9 +101,7 @@ fn the_capacity_is_exact() {
             free(&allocator, blocks.pop().unwrap(), &stream).unwrap();
             blocks.push(alloc(&allocator, case.max, &stream));
             rejected(&allocator, case.max, &stream);
-            for block in blocks {
-                free(&allocator, block, &stream).unwrap();
-            }
+            free_all(&allocator, blocks, &stream);
             assert_eq!(allocator.usage().used_bytes, 0, "{case}");
         }
     });
@@ -194,9 +188,7 @@ fn a_block_is_reused_only_after_the_work_before_its_free() {
                 unsafe { other.launch(&module, double, &ONE, (values,)) }.unwrap();
                 assert_eq!(read_word(device, block), 2, "{case} on {device}");
             }
-            for block in blocks {
-                free(&allocator, block, other).unwrap();
-            }
+            free_all(&allocator, blocks, other);
         }
     });
 }
@@ -210,9 +202,7 @@ fn streams_may_be_dropped_while_frees_are_pending() {
             let blocks = alloc_all(case, &allocator, &stream);
             let values = first_word(device, blocks[0]);
             launch_linger(&stream, &module, values, 2000);
-            for block in blocks {
-                free(&allocator, block, &stream).unwrap();
-            }
+            free_all(&allocator, blocks, &stream);
         }
         assert_eq!(allocator.usage().used_bytes, 0, "{case}");
     });

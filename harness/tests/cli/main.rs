@@ -3,7 +3,6 @@
 mod exports;
 mod gallery;
 mod inputs;
-mod limits;
 mod maps;
 #[cfg(target_os = "linux")]
 mod outputs;

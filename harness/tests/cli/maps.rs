@@ -1,13 +1,12 @@
 //! Maps of heaps: demonstrations, saved maps, SVGs.
 
-use crate::support::{err, json, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{ends, err, json, out, status, stdout_and_stderr, stress, warpheap};
 use roxmltree::Document;
 use serde_json::Value;
 use std::fs;
 
 fn demo(args: &str) -> String {
-    let output = warpheap(&format!("map --backend cpu --demo {args}"));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, &format!("map --backend cpu --demo {args}"));
     out(&output)
 }
 
@@ -70,8 +69,7 @@ fn a_saved_map_is_drawn_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let (saved, again) = (folder.path().join("heap.json"), folder.path().join("again.json"));
     let first = demo(&format!("mixed --json {}", saved.display()));
-    let read = warpheap(&format!("map {} --json {}", saved.display(), again.display()));
-    assert_eq!(status(&read), 0, "{}", stdout_and_stderr(&read));
+    let read = ends(0, &format!("map {} --json {}", saved.display(), again.display()));
     let map_of = |text: &str| -> Vec<String> {
         let lines = text.lines().skip_while(|line| !line.starts_with("heap map"));
         lines.take_while(|line| !line.starts_with("map: ")).map(String::from).collect()
@@ -118,8 +116,7 @@ fn a_stress_run_saves_the_heap_of_its_last_round() {
     });
     let live: u64 = live.sum();
     assert!(live > 0 && live <= report["peak_live_blocks"].as_u64().expect("a number"), "{live}: {report}");
-    let drawn = warpheap(&format!("map {}", saved.display()));
-    assert_eq!(status(&drawn), 0, "{}", stdout_and_stderr(&drawn));
+    let drawn = ends(0, &format!("map {}", saved.display()));
     assert!(out(&drawn).contains("stress, seed 7, after round 4"), "{}", out(&drawn));
 }
 

@@ -1,6 +1,6 @@
 //! `warpheap pool`.
 
-use crate::support::{err, json, out, status, stdout_and_stderr, warpheap};
+use crate::support::{ends, err, json, out, rejects, status, stdout_and_stderr, warpheap};
 use std::fs;
 use std::path::PathBuf;
 
@@ -28,8 +28,7 @@ fn a_log_is_replayed_against_every_pool() {
     for threads in ["one", "logged"] {
         let line =
             format!("pool replay --backend cpu --threads {threads} --trace {} --json -", path.display());
-        let output = warpheap(&line);
-        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+        let output = ends(0, &line);
         let results = json(&output);
         assert_eq!((&results["kind"], &results["device"]["backend"]), (&"pool-replay".into(), &"cpu".into()));
         let (trace, pools) = (&results["data"]["trace"], results["data"]["pools"].as_array().expect("pools"));
@@ -56,13 +55,11 @@ fn a_log_is_replayed_against_every_pool() {
 fn a_replay_reports_failed_allocations() {
     let (_folder, path) = log(LOG);
     let line = format!("pool replay --backend cpu --pool driver --bytes 500 --trace {}", path.display());
-    let output = warpheap(&line);
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, &line);
     let said = out(&output);
     assert!(said.contains("driver: 1 allocations failed, and 1 frees left out; the first:"), "{said}");
     // A block of 1000 B does not fit in 500 B, so the pool cannot be built.
-    let output = warpheap(&line.replace("--pool driver", "--pool blocks"));
-    assert_eq!(status(&output), 1, "{}", stdout_and_stderr(&output));
+    let output = ends(1, &line.replace("--pool driver", "--pool blocks"));
     assert!(out(&output).contains("WRONG: blocks: cannot build a pool"), "{}", out(&output));
 }
 
@@ -70,13 +67,7 @@ fn a_replay_reports_failed_allocations() {
 fn an_invalid_log_is_rejected_with_line_and_column() {
     let (_folder, path) = log(&LOG.replace("0x300", "0xpool"));
     let line = format!("pool replay --backend cpu --trace {}", path.display());
-    let output = warpheap(&line);
-    assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", stdout_and_stderr(&output));
-    assert!(
-        err(&output).contains("line 6, column 4 (`pointer`): `0xpool` is not an address"),
-        "{}",
-        err(&output)
-    );
+    rejects(&line, "line 6, column 4 (`pointer`): `0xpool` is not an address");
     for (text, words) in [
         (
             LOG.replace("pointer,size,", "size,"),
@@ -90,21 +81,16 @@ fn an_invalid_log_is_rejected_with_line_and_column() {
         (String::new(), "nothing is allocated in its 0 rows"),
     ] {
         fs::write(&path, text).expect("it can be written");
-        let output = warpheap(&line);
-        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", stdout_and_stderr(&output));
-        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+        rejects(&line, words);
     }
     fs::remove_file(path).expect("it was there");
-    let output = warpheap(&line);
-    assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
-    assert!(err(&output).contains("--trace names a log"), "{}", err(&output));
+    rejects(&line, "--trace names a log");
 }
 
 #[test]
 fn pools_are_measured_beside_the_driver() {
     let line = "pool bench --backend cpu --rounds 2 --threads 2 --allocations 100 --json -";
-    let output = warpheap(line);
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, line);
     let measured = warpheap_harness::pool_tools::POOLS.iter().filter(|kind| kind.reuses);
     let (results, pools) = (json(&output), measured.count());
     assert_eq!(results["kind"], "pool-bench");
@@ -119,8 +105,7 @@ fn pools_are_measured_beside_the_driver() {
     {
         assert!(err(&output).contains(part), "no {part:?} in {}", err(&output));
     }
-    let output = warpheap("pool bench --backend cpu --figure 1.MiB --pool blocks");
-    assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
+    ends(2, "pool bench --backend cpu --figure 1.MiB --pool blocks");
 }
 
 #[test]
@@ -146,8 +131,7 @@ fn the_environment_turns_reports_of_failed_allocations_on() {
 
 #[test]
 fn the_drivers_pools_are_shown_with_their_settings() {
-    let output = warpheap("pool show --backend cpu");
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, "pool show --backend cpu");
     let parts = [
         "default pool, at first",
         "release threshold",

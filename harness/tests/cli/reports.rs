@@ -1,6 +1,6 @@
 //! Pages of results, and comparisons with older ones.
 
-use crate::support::{err, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{ends, out, rejects, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -31,8 +31,7 @@ fn saved_results_are_drawn() {
         "h200-2026-11-23/pool-pair.json",
     ]
     .map(results);
-    let output = warpheap(&format!("report {alloc} {stress} {pools} --html {}", page.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, &format!("report {alloc} {stress} {pools} --html {}", page.display()));
     assert!(out(&output).contains("page: "), "{}", out(&output));
     let page = fs::read_to_string(page).expect("it was written");
     for part in
@@ -48,8 +47,7 @@ fn a_run_writes_the_page_of_its_results() {
     let [page, json, again] = ["page.html", "run.json", "again.html"].map(|name| folder.path().join(name));
     let output = stress(&format!("--seed 5 --html {} --json {}", page.display(), json.display()));
     assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
-    let output = warpheap(&format!("report {} --html {}", json.display(), again.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    ends(0, &format!("report {} --html {}", json.display(), again.display()));
     let [page, again] = [page, again].map(|path| fs::read_to_string(path).expect("it was written"));
     assert!(page.contains("heap: clean") && page.contains("--seed 5") && page.contains("No GPU."), "{page}");
     // Only the final newline of the file differs.
@@ -92,15 +90,11 @@ fn results_that_cannot_be_compared_are_rejected() {
         (format!("{alloc} --against {free}"), "no measurement in common"),
         (format!("{show} --against {free}"), "the results of `pool-show`"),
     ] {
-        let output = warpheap(&format!("report {arguments}"));
-        assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
-        assert!(err(&output).contains(part), "{}", err(&output));
+        rejects(&format!("report {arguments}"), part);
     }
     // A benchmark of another device is rejected before it measures.
     let pairs = results("h200-2026-11-23/pool-pair.json");
-    let output = warpheap(&format!("pool bench --backend cpu --against {pairs}"));
-    assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
-    assert!(err(&output).contains("measured on `NVIDIA H200`"), "{}", err(&output));
+    rejects(&format!("pool bench --backend cpu --against {pairs}"), "measured on `NVIDIA H200`");
 }
 
 #[test]
@@ -119,9 +113,7 @@ fn an_output_that_is_an_input_is_rejected() {
         format!("pool bench --backend cpu --against {old_name} --html {old_name}"),
         format!("pool replay --backend cpu --trace {a_name} --json {a_name}"),
     ] {
-        let output = warpheap(&arguments);
-        assert_eq!(status(&output), 2, "{arguments}: {}", stdout_and_stderr(&output));
-        assert!(err(&output).contains("would replace the input"), "{arguments}: {}", err(&output));
+        rejects(&arguments, "would replace the input");
     }
     assert_eq!([&a, &old].map(|path| fs::read(path).expect("it is there")), before);
 }
@@ -131,14 +123,11 @@ fn pools_are_compared_with_an_earlier_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let [json, page] = ["pools.json", "pools.html"].map(|name| folder.path().join(name));
     let command = "pool bench --backend cpu --pool blocks --figure pair --rounds 1 --threads 2";
-    let output = warpheap(&format!("{command} --json {}", json.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
-    let output = warpheap(&format!(
-        "{command} --against {} --threshold 1000000% --html {}",
-        json.display(),
-        page.display()
-    ));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    ends(0, &format!("{command} --json {}", json.display()));
+    let output = ends(
+        0,
+        &format!("{command} --against {} --threshold 1000000% --html {}", json.display(), page.display()),
+    );
     assert!(out(&output).contains("measurements: 0 worse"), "{}", out(&output));
     assert!(fs::read_to_string(page).expect("it was written").contains("pair of 1 MiB"));
 }

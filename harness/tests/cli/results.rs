@@ -1,6 +1,6 @@
 //! Results that the program writes.
 
-use crate::support::{err, json, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{ends, err, json, rejects, status, stdout_and_stderr, stress};
 use serde_json::Value;
 use std::path::Path;
 
@@ -48,10 +48,7 @@ fn a_results_file_that_cannot_be_written_is_rejected_before_the_run() {
     let missing = folder.path().join("missing").join("result.json");
     for (path, part) in [(missing.as_path(), "create it first"), (folder.path(), "it is a folder")] {
         for command in ["stress", "doctor"] {
-            let output = warpheap(&format!("{command} --json {}", path.display()));
-            assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
-            assert!(err(&output).contains(part), "{}", err(&output));
-            assert_eq!(out(&output), "", "it began");
+            rejects(&format!("{command} --json {}", path.display()), part);
         }
     }
     assert!(!Path::new(&missing).exists());
@@ -59,8 +56,7 @@ fn a_results_file_that_cannot_be_written_is_rejected_before_the_run() {
 
 #[test]
 fn the_doctor_finds_a_backend_that_works() {
-    let output = warpheap("doctor --json -");
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, "doctor --json -");
     let results = json(&output);
     assert_eq!(results["kind"], "doctor");
     assert_eq!(results["data"]["cpu"]["self_test"]["passed"], true);
@@ -81,8 +77,7 @@ fn a_suite_on_the_cpu_says_that_its_threads_are_simulated() {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("suite.html");
     let run = format!("bench --suite quick --backend cpu --rounds 1 --json - --html {}", page.display());
-    let output = warpheap(&run);
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, &run);
     let text = err(&output);
     for part in ["the CPU simulates the threads", "simulated times of churn over threads", "CUDA's malloc"] {
         assert!(text.contains(part), "no {part:?} in {text}");

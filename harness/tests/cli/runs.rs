@@ -1,6 +1,6 @@
 //! Output and exit status of runs.
 
-use crate::support::{err, json, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{ends, err, json, out, status, stdout_and_stderr, stress, warpheap};
 use serde_json::Value;
 use std::process::Command;
 
@@ -67,8 +67,8 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
         let is_found = |kind, word| text.contains(&format!("FAULT: {kind}: {word}, round"));
         assert!(is_found("freelist", word), "{plant}: {text}");
         // A planted overlap marks a live block as free. If no thread allocates that size again, the
-        // only finding is a count mismatch. `an_overlap_names_both_owners` in `plants.rs` tests the
-        // report of an overlap.
+        // only finding is a count mismatch. `an_overlap_names_both_owners` in `stress/plants.rs`
+        // tests the report of an overlap.
         let counts_as_free = plant == "overlap" && is_found("heap", "count-mismatch");
         assert!(is_found("heap", word) || counts_as_free, "{plant}: {text}");
         assert!(text.contains("detected: the injected fault"), "{plant}: {text}");
@@ -84,8 +84,7 @@ fn every_planted_fault_is_caught_and_can_be_repeated() {
 fn a_seed_determines_the_replayed_run() {
     let replay = |seed: u32| {
         let line = "stress --replay --threads 256 --size 16-64 --rounds 3 --streams 2 --json -";
-        let output = warpheap(&format!("{line} --seed {seed}"));
-        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+        let output = ends(0, &format!("{line} --seed {seed}"));
         figures(&json(&output))
     };
     let first = replay(11);
@@ -108,21 +107,18 @@ fn without_a_gpu_cuda_is_rejected_with_advice() {
         "pool show --backend cuda",
         "pool bench --device 0",
     ] {
-        let output = warpheap(line);
-        assert_eq!(status(&output), 3, "{line}: {}", stdout_and_stderr(&output));
+        let output = ends(3, line);
         assert!(err(&output).contains("no usable device"), "{}", err(&output));
         assert!(err(&output).contains("warpheap doctor"), "{}", err(&output));
     }
-    let auto = warpheap("stress --threads 256 --rounds 1 --allocator bump");
-    assert_eq!(status(&auto), 0, "{}", stdout_and_stderr(&auto));
+    let auto = ends(0, "stress --threads 256 --rounds 1 --allocator bump");
     assert!(out(&auto).contains("not on a GPU:"), "{}", out(&auto));
 }
 
 #[test]
 fn a_hang_is_reported_with_advice() {
     for (backend, advice) in [("--replay", "A replay"), ("--backend cpu", "with --replay")] {
-        let output = warpheap(&format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
-        assert_eq!(status(&output), 4, "{}", stdout_and_stderr(&output));
+        let output = ends(4, &format!("stress {backend} --threads 65536 --size 64 --watchdog 0.01"));
         let said = err(&output);
         let parts = ["hangs", "warpheap stress", advice];
         assert!(parts.iter().all(|part| said.contains(part)) && !said.contains("GPU"), "{said}");

@@ -14,6 +14,23 @@ pub fn warpheap(args: &str) -> Output {
         .expect("the program starts")
 }
 
+/// Runs the program, which must end with the status `expected`.
+#[track_caller]
+pub fn ends(expected: i32, args: &str) -> Output {
+    let output = warpheap(args);
+    assert_eq!(status(&output), expected, "{args}: {}", stdout_and_stderr(&output));
+    output
+}
+
+/// Runs the program, which must reject the arguments with an error that contains `part`.
+#[track_caller]
+pub fn rejects(args: &str, part: &str) -> Output {
+    let output = ends(2, args);
+    assert_eq!(out(&output), "", "{args}");
+    assert!(err(&output).contains(part), "{args}: no {part:?} in {}", err(&output));
+    output
+}
+
 pub fn stress(args: &str) -> Output {
     warpheap(&format!("stress {SMALL} {args}"))
 }

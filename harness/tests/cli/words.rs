@@ -1,6 +1,6 @@
 //! Help, piped output, and rejected arguments.
 
-use crate::support::{err, out, status, stdout_and_stderr, stress, warpheap};
+use crate::support::{ends, err, out, rejects, status, stdout_and_stderr, stress, warpheap};
 
 #[test]
 fn without_arguments_it_prints_help() {
@@ -157,17 +157,14 @@ fn invalid_arguments_are_rejected_with_an_explanation() {
         ("report no-such-file.json --html x.html", "cannot read no-such-file.json: "),
         ("fly", "unrecognized subcommand"),
     ] {
-        let output = warpheap(line);
-        assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
-        assert!(err(&output).contains(part), "{line}: no {part:?} in {}", err(&output));
+        let output = rejects(line, part);
         assert_eq!(out(&output), "", "{line} printed to stdout");
     }
 }
 
 #[test]
 fn points_for_delays_are_listed() {
-    let output = warpheap("stress --delays list");
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, "stress --delays list");
     for part in ["bump: bump/lend", "freelist/credit", "heap/store-entry", "scans/end"] {
         assert!(out(&output).contains(part), "no {part:?} in {}", out(&output));
     }
@@ -177,8 +174,6 @@ fn points_for_delays_are_listed() {
 #[test]
 fn a_program_without_delays_rejects_them() {
     for line in ["stress --backend cpu --delays all", "stress --replay --delays heap/claim,scans"] {
-        let output = warpheap(line);
-        assert_eq!(status(&output), 2, "{line}: {}", stdout_and_stderr(&output));
-        assert!(err(&output).contains("with the feature `delays`"), "{}", err(&output));
+        rejects(line, "with the feature `delays`");
     }
 }

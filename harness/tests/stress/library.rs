@@ -1,6 +1,6 @@
 //! Stress runs of this library's allocators: both modes of the CPU, several streams.
 
-use crate::support::{config, parallel, run};
+use crate::{config, parallel, run};
 use warpheap::Device;
 use warpheap::simt::{Executor, Mode};
 use warpheap_device::heap::class::SizeClass;

@@ -2,7 +2,7 @@
 
 use crate::failing::{DROPPED_IDLE, FailingPool};
 use crate::slots::{OVERLAPS, SOUND, SlotPool};
-use crate::support::{config, parallel, run};
+use crate::{config, parallel, run};
 use std::sync::atomic::Ordering;
 use warpheap::Device;
 use warpheap::simt::Mode;

@@ -1,7 +1,7 @@
 //! `warpheap map --perfetto`.
 
 use super::{CHROME, check, list, number};
-use crate::support::{err, out, status, stdout_and_stderr, warpheap};
+use crate::support::{ends, err, out, rejects, status, stdout_and_stderr, warpheap};
 use serde_json::Value;
 use std::fs;
 
@@ -9,8 +9,7 @@ use std::fs;
 fn maps_of_a_heap_are_counters_over_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let to = folder.path().join("heap.json");
-    let output = warpheap(&format!("map --backend cpu --demo timeline --perfetto {}", to.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    ends(0, &format!("map --backend cpu --demo timeline --perfetto {}", to.display()));
     let trace: Value = serde_json::from_slice(&fs::read(&to).expect("written")).expect("JSON");
     check(CHROME, &trace);
     let of = |name: &str| -> Vec<&Value> {
@@ -32,17 +31,17 @@ fn maps_of_a_heap_are_counters_over_time() {
     for name in ["new", "live, blocks of 4096 B", "largest free range", "failed allocations"] {
         assert!(!of(name).is_empty(), "no {name}: {trace}");
     }
-    let same = warpheap(&format!("map --demo fresh --backend cpu --svg {0} --perfetto {0}", to.display()));
-    assert_eq!(status(&same), 2, "{}", stdout_and_stderr(&same));
-    assert!(err(&same).contains("--svg and --perfetto have the same target"), "{}", err(&same));
+    rejects(
+        &format!("map --demo fresh --backend cpu --svg {0} --perfetto {0}", to.display()),
+        "--svg and --perfetto have the same target",
+    );
 }
 
 #[test]
 fn a_trace_of_maps_does_not_replace_a_map() {
     let folder = tempfile::tempdir().expect("a folder");
     let [map, picture] = ["map.json", "map.svg"].map(|name| folder.path().join(name));
-    let saved = warpheap(&format!("map --backend cpu --demo fresh --json {}", map.display()));
-    assert_eq!(status(&saved), 0, "{}", stdout_and_stderr(&saved));
+    ends(0, &format!("map --backend cpu --demo fresh --json {}", map.display()));
     let before = fs::read(&map).expect("written");
     let (map_name, picture_name) = (map.display(), picture.display());
     for options in [
@@ -50,9 +49,7 @@ fn a_trace_of_maps_does_not_replace_a_map() {
         format!("--svg {picture_name} --perfetto {map_name}"),
         format!("--json {map_name}"),
     ] {
-        let output = warpheap(&format!("map {map_name} {options}"));
-        assert_eq!(status(&output), 2, "{options}: {}", stdout_and_stderr(&output));
-        assert!(err(&output).contains("would replace the input"), "{options}: {}", err(&output));
+        rejects(&format!("map {map_name} {options}"), "would replace the input");
     }
     assert!(fs::read(&map).expect("it is there") == before && !picture.exists());
 }
@@ -61,8 +58,7 @@ fn a_trace_of_maps_does_not_replace_a_map() {
 fn maps_without_increasing_times_are_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let [saved, to] = ["map.json", "trace.json"].map(|name| folder.path().join(name));
-    let demo = warpheap(&format!("map --backend cpu --demo fresh --json {}", saved.display()));
-    assert_eq!(status(&demo), 0, "{}", stdout_and_stderr(&demo));
+    ends(0, &format!("map --backend cpu --demo fresh --json {}", saved.display()));
     let map: Value = serde_json::from_slice(&fs::read(&saved).expect("written")).expect("JSON");
     let write = |times: &[(u64, u32)]| {
         let maps = times.iter().enumerate().map(|(i, (seconds, nanos))| {

@@ -3,13 +3,13 @@
 #[cfg(target_os = "linux")]
 mod long;
 mod maps;
-mod python;
 
-use crate::support::{err, out, status, stdout_and_stderr, warpheap};
+use crate::support::{ends, err, out, rejects};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 const CHROME: &str = include_str!("../schemas/chrome-trace.json");
 const SNAPSHOT: &str = include_str!("../schemas/memory-snapshot.json");
@@ -45,8 +45,7 @@ impl Files {
         let to = self.folder.path().join("export");
         let line =
             format!("pool export --trace {} --format {format} --out {}", self.log.display(), to.display());
-        let output = warpheap(&format!("{line} {options}"));
-        assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+        let output = ends(0, &format!("{line} {options}"));
         (fs::read(&to).expect("it was written"), out(&output))
     }
 
@@ -209,9 +208,7 @@ fn invalid_requests_are_rejected_before_a_file_is_written() {
         ("--tag absent", "none of its 7 rows is exported"),
         ("--from 1", "none of its 7 rows"),
     ] {
-        let output = warpheap(&format!("{line} {options}"));
-        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", stdout_and_stderr(&output));
-        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+        rejects(&format!("{line} {options}"), words);
     }
     for (log, options, words) in [
         (LOG.replace("0x7f0000a00000", "0xpool"), "", "line 4, column 4 (`pointer`)"),
@@ -219,9 +216,7 @@ fn invalid_requests_are_rejected_before_a_file_is_written() {
         (String::new(), "", "it has no rows"),
     ] {
         fs::write(&files.log, log).expect("written");
-        let output = warpheap(&format!("{line} {options}"));
-        assert_eq!((status(&output), out(&output).as_str()), (2, ""), "{}", stdout_and_stderr(&output));
-        assert!(err(&output).contains(words), "no {words:?} in {}", err(&output));
+        rejects(&format!("{line} {options}"), words);
     }
     assert!(!to.exists());
 }
@@ -232,9 +227,7 @@ fn an_export_does_not_replace_the_log() {
     let detour = files.folder.path().join(".").join("log.csv");
     for to in [&files.log, &detour] {
         let line = format!("--trace {} --format perfetto --out {}", files.log.display(), to.display());
-        let output = warpheap(&format!("pool export {line}"));
-        assert_eq!(status(&output), 2, "{}", stdout_and_stderr(&output));
-        assert!(err(&output).contains("would replace the input"), "{}", err(&output));
+        rejects(&format!("pool export {line}"), "would replace the input");
     }
     assert_eq!(fs::read_to_string(&files.log).expect("it is there"), LOG);
 }
@@ -255,8 +248,7 @@ fn impossible_blocks_are_exported() {
 #[test]
 fn the_export_can_be_standard_output() {
     let files = Files::new(LOG);
-    let output = warpheap(&format!("pool export --trace {} --format perfetto --out -", files.log.display()));
-    assert_eq!(status(&output), 0, "{}", stdout_and_stderr(&output));
+    let output = ends(0, &format!("pool export --trace {} --format perfetto --out -", files.log.display()));
     check(CHROME, &crate::support::json(&output));
     assert!(err(&output).contains("7 rows: 3 allocations, 2 frees, 1 failed calls"), "{}", err(&output));
 }
@@ -284,4 +276,30 @@ fn planted_defects_are_found_by_the_schemas() {
     ] {
         assert_ne!(objections(SNAPSHOT, &changed(&snapshot, path, to)), [""; 0], "{path}");
     }
+}
+
+/// The opcodes that the viewer's unpickler knows, by their names in Python's `pickletools`.
+const OPCODES: &str = "APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT EMPTY_LIST \
+    EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO SETITEM SETITEMS \
+    SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3";
+
+const UNPICKLE: &str = "\
+import json, pickle, pickletools, sys
+data = open(sys.argv[1], 'rb').read()
+unknown = {op.name for op, _, _ in pickletools.genops(data)} - set(sys.argv[2].split())
+wide = [arg for op, arg, _ in pickletools.genops(data) if op.name == 'LONG1' and arg >= 2**63]
+json.dump({'snapshot': pickle.loads(data), 'unknown': sorted(unknown), 'wide': wide}, sys.stdout)";
+
+/// Python reads a snapshot, and the opcodes of the pickle are those of the viewer.
+#[test]
+fn python_reads_the_snapshot() {
+    let files = Files::new(LOG);
+    let snapshot = files.pytorch("");
+    let path = files.folder.path().join("export");
+    let python = Command::new("python3").args(["-c", UNPICKLE]).arg(&path).arg(OPCODES).output();
+    let Ok(output) = python else { return eprintln!("skipped: there is no python3") };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(read["snapshot"], snapshot);
+    assert_eq!((&read["unknown"], &read["wide"]), (&Value::Array(vec![]), &Value::Array(vec![])));
 }

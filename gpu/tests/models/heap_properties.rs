@@ -1,13 +1,7 @@
 //! The heap, used by one lane, checked against a naive model.
-#![cfg(not(loom))]
 
-#[path = "support/heap.rs"]
-mod heap;
-#[path = "support/lane.rs"]
-mod lane;
-
-use heap::OwnedHeap;
-use lane::{LANE, with_lane};
+use crate::heap::OwnedHeap;
+use crate::lane::{LANE, with_lane};
 use proptest::prelude::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;

@@ -1,13 +1,7 @@
 //! The bump arena, used by one lane, checked against a naive model.
-#![cfg(not(loom))]
 
-#[path = "support/arena.rs"]
-mod arena;
-#[path = "support/lane.rs"]
-mod lane;
-
-use arena::{Arena, check_disjoint};
-use lane::{LANE, with_lane};
+use crate::arena::{Arena, check_disjoint};
+use crate::lane::{LANE, with_lane};
 use proptest::prelude::*;
 use std::collections::HashSet;
 

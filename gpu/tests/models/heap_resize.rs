@@ -1,13 +1,7 @@
 //! Resizing of blocks, checked against a model that knows every byte.
-#![cfg(not(loom))]
 
-#[path = "support/heap.rs"]
-mod heap;
-#[path = "support/lane.rs"]
-mod lane;
-
-use heap::OwnedHeap;
-use lane::with_lane;
+use crate::heap::OwnedHeap;
+use crate::lane::with_lane;
 use proptest::prelude::*;
 use std::alloc::Layout;
 use std::ptr::NonNull;

@@ -1,12 +1,8 @@
 //! Fault records: the check that found the fault, and the words that it saw, first and again.
-#![cfg(not(loom))]
 
-#[path = "support/heap.rs"]
-mod heap;
-
+use crate::heap::OwnedHeap;
 use core::alloc::Layout;
 use core::cell::Cell;
-use heap::OwnedHeap;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 use warpheap_device::fault::{FAULT_ENTRIES, Fault, FaultCheck, FaultKind, FaultLog, SeenWords};

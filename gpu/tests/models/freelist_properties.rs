@@ -1,10 +1,6 @@
 //! The block pool, used by one lane, checked against a naive model.
-#![cfg(not(loom))]
 
-#[path = "support/list.rs"]
-mod list;
-
-use list::List;
+use crate::list::List;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::ptr::NonNull;

@@ -1,13 +1,7 @@
 //! The heap, repeatedly filled with blocks of all sizes and emptied, from many SMs.
-#![cfg(not(loom))]
 
-#[path = "support/heap.rs"]
-mod heap;
-#[path = "support/lane.rs"]
-mod lane;
-
-use heap::OwnedHeap;
-use lane::{LANE, with_lane};
+use crate::heap::OwnedHeap;
+use crate::lane::{LANE, with_lane};
 use std::alloc::Layout;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;

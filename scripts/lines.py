@@ -64,6 +64,8 @@ def split(lines):
 
 
 def main():
+    if sys.argv[2:] or any(argument.startswith("-") for argument in sys.argv[1:]):
+        sys.exit("usage: scripts/lines.py [COMMIT]")
     commit = sys.argv[1] if len(sys.argv) > 1 else None
     counts, rust, small, drawings = defaultdict(lambda: [0, 0, 0]), 0, 0, 0
     for name, data in files(commit):

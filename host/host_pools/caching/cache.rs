@@ -163,11 +163,6 @@ impl Streams {
         let removed = removed.iter().filter_map(Weak::upgrade);
         self.all().into_iter().chain(removed).for_each(|cache| cache.bins().close());
     }
-
-    /// The pool is being dropped: it ignores streams that end later.
-    pub fn close(&self) {
-        self.ended.close();
-    }
 }
 
 /// Blocks that were freed on one stream.
@@ -213,7 +208,7 @@ impl EndedStreams {
         lock(&self.keys).is_empty()
     }
 
-    /// Marks the pool as dropped.
+    /// The pool is being dropped: it ignores streams that end later.
     pub fn close(&self) {
         // ordering: relaxed; a hint that publishes no other data (see the load in `ended`).
         self.closed.store(true, Ordering::Relaxed);

@@ -289,7 +289,7 @@ unsafe impl<A: DeviceAllocator> DeviceAllocator for CachingPool<A> {
 
 impl<A: DeviceAllocator> Drop for CachingPool<A> {
     fn drop(&mut self) {
-        self.streams.close();
+        self.streams.ended.close();
         let (unmarked, pending, counts) = {
             let mut shared = lock(&self.shared);
             self.flush_all(&mut shared);

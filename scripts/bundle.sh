@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 
 tests=(heap_groups panics device_pools host_pools driver)
-examples=(vectors table graph octree two_streams blocks growable region stream_ordered host_pools
+examples=(vectors table graph octree two_streams blocks growable region stream_ordered caching host_pools
     device_pools out_of_memory report)
 most_mib=60
 

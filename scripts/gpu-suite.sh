@@ -143,7 +143,7 @@ done
 
 expect 0 packaged 60 "$bundle/warpheap-user" cuda
 
-for name in vectors table graph octree two_streams blocks growable region stream_ordered host_pools \
+for name in vectors table graph octree two_streams blocks growable region stream_ordered caching host_pools \
     device_pools out_of_memory logs; do
     expect 0 "example-$name" 120 "$bundle/examples/$name" cuda
 done

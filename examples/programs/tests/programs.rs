@@ -17,6 +17,7 @@ macro_rules! programs {
 
 programs! {
     blocks: "../src/bin/blocks.rs",
+    caching: "../src/bin/caching.rs",
     device_pools: "../src/bin/device_pools.rs",
     graph: "../src/bin/graph.rs",
     growable: "../src/bin/growable.rs",
@@ -119,6 +120,7 @@ macro_rules! pool_programs {
 
 pool_programs! {
     blocks_are_counted_and_reused_in_order: blocks,
+    a_caching_pool_reuses_blocks_in_order_up_to_its_limit: caching,
     a_buffer_grows_in_place: growable,
     a_region_is_reset_in_order: region,
     device_pools_serve_their_capacity: device_pools,

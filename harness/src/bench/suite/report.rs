@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
-    /// Every fourth power of two. No measurement begins after 45 s. Also on the CPU, with simulated
-    /// threads.
+    /// Every fourth power of two. On a GPU, no measurement begins after 45 s. Also on the CPU, with
+    /// simulated threads.
     Quick,
     /// Every power of two. No measurement begins after 240 s.
     Full,
-    /// Only fills and turns of heaps over their load, and drift from size to size. No measurement
-    /// begins after 240 s. Also on the CPU, with simulated threads.
+    /// Only fills and turns of heaps over their load, and drift from size to size. On a GPU, no
+    /// measurement begins after 240 s. Also on the CPU, with simulated threads.
     Load,
 }
 

@@ -39,8 +39,8 @@ pub enum FaultKind {
     /// Debug heap: bytes after an allocation were overwritten; detected at its free.
     Overrun = 7,
     /// Debug heap: bytes before an allocation were overwritten; detected at its free. Without a
-    /// [`detail`](super::Fault::detail), its record was overwritten too, or there was no allocation
-    /// at the address.
+    /// [`detail`](Fault::detail), its record was overwritten too, or there was no allocation at the
+    /// address.
     Underrun = 8,
     /// Debug heap: a block was written to after its free; detected when it left quarantine.
     WriteAfterFree = 9,

@@ -91,8 +91,8 @@ pub struct Deposits {
 /// - The result of `shared_memory` is as its documentation says.
 /// - `exit` and `trap` run either no destructor of the lane's frames or all of them.
 pub unsafe trait Machine {
-    /// The coordinates of the running lane. Not called while [`stand_at`](super::stand_at) provides
-    /// them. For a machine that uses `stand_at`, a call means that no lane runs.
+    /// The coordinates of the running lane. Not called while [`stand_at`] provides them. For a
+    /// machine that uses `stand_at`, a call means that no lane runs.
     fn coords(&self) -> Coords;
 
     /// The lanes of this warp that have reached the same location `at`, including the running lane.

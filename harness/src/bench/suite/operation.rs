@@ -12,7 +12,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As in the results.
+    /// Its name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Operation::Alloc => "alloc",
@@ -32,7 +32,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// As in the results.
+    /// Its name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Over::Threads => "threads",

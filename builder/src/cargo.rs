@@ -47,7 +47,7 @@ pub(crate) fn cargo(compiler: &Compiler, manifest: &Path) -> Command {
     command
 }
 
-/// As [`cargo()`], with `flags` for every crate.
+/// Runs [`cargo()`] with `flags` for every crate.
 pub(crate) fn cargo_with(compiler: &Compiler, manifest: &Path, flags: &str) -> Command {
     let mut command = cargo(compiler, manifest);
     command.env(FLAGS, flags);

@@ -28,16 +28,16 @@ impl Builder {
     /// cases, and if NVIDIA's assembler and linker are not found.
     ///
     /// # Errors
-    /// As for [`build`](Self::build), except for [`Error::NoCompiler`].
+    /// The errors of [`build`](Self::build), except [`Error::NoCompiler`].
     pub fn embed(&self, archs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Error> {
         self.embed_with_prefix("WARPHEAP_", archs)
     }
 
-    /// As [`embed`](Self::embed), for another kernel module of the same crate: the names of the
-    /// variables begin with `prefix` instead of `WARPHEAP_`.
+    /// Embeds another kernel module of the same crate, as [`embed`](Self::embed) does: the names of
+    /// the variables begin with `prefix` instead of `WARPHEAP_`.
     ///
     /// # Errors
-    /// As for [`embed`](Self::embed).
+    /// See [`embed`](Self::embed).
     pub fn embed_with_prefix(
         &self,
         prefix: &str,

@@ -45,7 +45,7 @@ kernel! {
     /// Thread `i` frees piece `i`, if there is one.
     ///
     /// # Safety
-    /// As for [`hoard`], which wrote `pieces`.
+    /// See [`hoard`], which wrote `pieces`.
     unsafe fn free_pieces(heap: DevicePtr<u64>, pieces: DeviceSlice<u64>) {
         // SAFETY: `free_pieces` requires the address of a global heap.
         let heap = unsafe { global(heap) };
@@ -61,7 +61,7 @@ kernel! {
     /// kept their value.
     ///
     /// # Safety
-    /// As for [`hoard`].
+    /// See [`hoard`].
     unsafe fn grow(heap: DevicePtr<u64>, kept: DeviceSlice<u64>) {
         let i = thread::index_1d();
         // SAFETY: `grow` requires the address of a global heap.

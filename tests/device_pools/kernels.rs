@@ -31,7 +31,7 @@ unsafe fn word<'a>(words: DeviceSlice<u32>, i: u32) -> &'a AtomicU32 {
 /// already has a mark.
 ///
 /// # Safety
-/// As for [`word`]; `owners` has a word for each block and one more that counts overlaps.
+/// See [`word`]; `owners` has a word for each block and one more that counts overlaps.
 unsafe fn take(list: FreeList, owners: DeviceSlice<u32>) -> Option<BlockIndex> {
     let block = list.alloc_index()?;
     // SAFETY: `take` requires what `word` requires of `owners`.
@@ -47,7 +47,7 @@ unsafe fn take(list: FreeList, owners: DeviceSlice<u32>) -> Option<BlockIndex> {
 /// Frees a block that [`take`] returned.
 ///
 /// # Safety
-/// As for [`take`].
+/// See [`take`].
 unsafe fn give(list: FreeList, owners: DeviceSlice<u32>, block: BlockIndex) {
     // SAFETY: `give` requires what `word` requires of `owners`.
     unsafe { word(owners, block.0) }.store_relaxed(0);
@@ -85,7 +85,7 @@ kernel! {
     /// Thread `i` frees block `i * stride`.
     ///
     /// # Safety
-    /// As for `take`; the blocks are allocated, and the pool has all of them.
+    /// See `take`; the blocks are allocated, and the pool has all of them.
     pub unsafe fn free_every(list: FreeList, owners: DeviceSlice<u32>, stride: u32) {
         let block = BlockIndex(thread::index_1d() * stride);
         if block.0 < list.geometry().capacity() {
@@ -127,7 +127,7 @@ kernel! {
     /// Thread `i` frees the block of thread `i * step` modulo the length of `out`.
     ///
     /// # Safety
-    /// As for `take_all`, which has filled `out`; `step` is coprime to its length.
+    /// See `take_all`, which has filled `out`; `step` is coprime to its length.
     pub unsafe fn give_all(list: FreeList, owners: DeviceSlice<u32>, out: DeviceSlice<u32>, step: u32) {
         let i = u64::from(thread::index_1d());
         if i >= out.len() {
@@ -146,7 +146,7 @@ kernel! {
     /// counts failed allocations.
     ///
     /// # Safety
-    /// As for `take_all`.
+    /// See `take_all`.
     pub unsafe fn churn(list: FreeList, owners: DeviceSlice<u32>, rounds: u32) {
         for round in 0..rounds {
             // SAFETY: `churn` requires what `take` requires of `owners`.

@@ -157,7 +157,7 @@ fn types_of_bytemuck_are_arguments_and_data() {
     use warpheap_device::kernel::Pod;
     kernel! {
         /// # Safety
-        /// As for `numbers`.
+        /// See `numbers`.
         unsafe fn sum(all: DeviceSlice<Pod<[u32; 2]>>, plus: Pod<[u32; 2]>, out: DeviceSlice<u64>) {
             // SAFETY: `all` is live, the host has written the value, and nothing else writes it.
             let first = unsafe { all.get(0) }.unwrap();

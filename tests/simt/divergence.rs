@@ -123,8 +123,8 @@ kernel! {
         }
     }
 
-    /// As `spin_beside`, but lane 0 reads the mask too, at another call site, and the other lanes
-    /// use two call sites.
+    /// `spin_beside` with more call sites: lane 0 reads the mask too, at another one, and the other
+    /// lanes use two.
     unsafe fn spin_asking(count: DeviceSlice<u32>) {
         if warp::lane_id() == 0 {
             while word(count, 0).load_relaxed() < 31 {

@@ -62,7 +62,7 @@ pub fn run<K: Kernel>(kernel: K, mode: Mode, grid: Grid, args: K::Args) -> Resul
     run_bounded(kernel, mode, steps, grid, args)
 }
 
-/// As [`run`], within `steps` steps.
+/// Runs the kernel as [`run`] does, for at most `steps` steps.
 pub fn run_bounded<K: Kernel>(
     _: K,
     mode: Mode,

@@ -74,7 +74,7 @@ kernel! {
     /// Every thread allocates a block and stores its address.
     ///
     /// # Safety
-    /// As for [`stray`].
+    /// See [`stray`].
     pub unsafe fn take(heap: Heap, size: u64, align: u64, out: DeviceSlice<u64>) {
         let got = heap.alloc(layout(size, align)).map_or(0, |got| got.as_ptr() as u64);
         // SAFETY: each thread writes its own word.
@@ -97,7 +97,7 @@ kernel! {
     /// All threads free the address in word 0.
     ///
     /// # Safety
-    /// As for [`give`].
+    /// See [`give`].
     pub unsafe fn give_all(heap: Heap, blocks: DeviceSlice<u64>) {
         // SAFETY: no thread writes to `blocks`.
         let address = unsafe { blocks.get(0) }.unwrap_or(0);
@@ -109,7 +109,7 @@ kernel! {
     /// do not have the expected value.
     ///
     /// # Safety
-    /// As for [`stray`].
+    /// See [`stray`].
     pub unsafe fn read_poison(heap: Heap, size: u64, unset: u8, freed: u8, out: DeviceSlice<u64>) {
         let other = |user: NonNull<u8>, byte| {
             (0..size).filter(|at| look(user.as_ptr() as u64 + at) != byte).count() as u64
@@ -128,7 +128,7 @@ kernel! {
     /// One thread repeatedly allocates and frees a block, and stores each address.
     ///
     /// # Safety
-    /// As for [`stray`]; `out` has a word for every turn.
+    /// See [`stray`]; `out` has a word for every turn.
     pub unsafe fn churn_alone(heap: Heap, size: u64, out: DeviceSlice<u64>) {
         for turn in 0..out.len() {
             let got = heap.alloc(layout(size, 1)).unwrap();
@@ -144,7 +144,7 @@ kernel! {
     /// results.
     ///
     /// # Safety
-    /// As for [`stray`].
+    /// See [`stray`].
     pub unsafe fn behave(heap: Heap, turns: u32, out: DeviceSlice<u64>) {
         let i = thread::index_1d();
         let (mut failed, mut wrong) = (0_u64, 0_u64);

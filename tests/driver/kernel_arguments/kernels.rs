@@ -51,7 +51,7 @@ kernel! {
     /// Writes the halves of numbers of 128 bits: between others, in a struct and in an array.
     ///
     /// # Safety
-    /// As for `numbers`.
+    /// See `numbers`.
     pub unsafe fn wide(a: u8, b: u128, c: i128, d: u32, e: Wide, f: [i128; 2], out: DeviceSlice<u64>) {
         let words = [
             b as u64, (b >> 64) as u64, c as u64, (c >> 64) as u64, e.sum as u64, (e.sum >> 64) as u64, f[0] as u64,
@@ -64,7 +64,7 @@ kernel! {
     /// Writes its arguments, word by word: a tuple, a struct and arrays of them.
     ///
     /// # Safety
-    /// As for `numbers`.
+    /// See `numbers`.
     pub unsafe fn composites(
         pair: (u8, u64), nested: ((bool, i16), [f32; 2]), all: [(u16, u32); 2], settings: Settings,
         out: (DeviceSlice<u64>, DevicePtr<u64>),

@@ -123,7 +123,7 @@ pub fn built(folder: &str, arch: &str) -> Option<String> {
 /// The functions of the C library.
 pub const DEVICE_LIBRARY: &str = "c/device/functions";
 
-/// As [`built`], with more settings.
+/// Builds the folder as [`built`] does, with more settings.
 pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {
     let kernels = root().join(folder);
     let builder = match kernels.join("Cargo.toml").is_file() {

@@ -56,8 +56,8 @@ kernel! {
         unsafe { sums.set(i.into(), sum) };
     }
 
-    /// As [`list_sum`], with the nodes of thread `i` in an array: node `k` is `nodes[k * n + i]`,
-    /// with `n` sums.
+    /// Does the work of [`list_sum`] with the nodes of thread `i` in an array: node `k` is
+    /// `nodes[k * n + i]`, with `n` sums.
     ///
     /// # Safety
     /// `nodes` and `sums` are live, and nothing else accesses them.

@@ -239,7 +239,7 @@ kernel! {
     /// Thread 0 frees the root, which has no children left.
     ///
     /// # Safety
-    /// As for [`octree_prune`], which must have ended.
+    /// See [`octree_prune`], which must have ended.
     pub unsafe fn octree_fell(heap: Heap, tree: Octree) {
         if thread::index_1d() == 0 {
             clear(&heap, tree.place().swap_relaxed(0));

@@ -8,7 +8,7 @@
 //! I1: heaps are disjoint, and so are regions. I2: each region lies in a heap. I3: the tool has
 //! exactly these heaps and regions registered. I4: without a tool for memory, there are none.
 
-use super::text::memory_name;
+use super::memory_name;
 use super::tool::{HeapHandle, MemoryTool, tool};
 use crate::lock::lock;
 use std::collections::BTreeMap;

@@ -6,8 +6,7 @@ use super::abi::{
     RegionsNameBatch, RegionsRegister, RegionsRegisterBatch, RegionsUnregister, RegionsUnregisterBatch,
     TYPE_VIRTUAL_ADDRESS, USAGE_SUB_ALLOCATOR, VERSION, VirtualRange, core2, memory,
 };
-use super::load::{Loaded, MemorySlots, load};
-use super::tables::function;
+use super::load::{Loaded, MemorySlots, function, load};
 use std::ffi::{CStr, c_void};
 use std::mem::transmute_copy;
 use std::ptr::null_mut;

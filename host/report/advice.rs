@@ -1,7 +1,7 @@
 //! The cause of failed allocations, from the figures of a report, and what to do about it.
 
-use super::data::{HeldBy, Holder, MemoryReport, count};
 use super::display::OneLine;
+use super::{HeldBy, Holder, MemoryReport, count};
 use crate::bytes::Bytes;
 
 /// Holders that are named.

@@ -13,8 +13,8 @@
 //!   advice     Fragmented: ...
 //! ```
 
-use super::data::{HeldBy, Holder, MemoryReport, Withheld, count};
 use super::space::Cell;
+use super::{HeldBy, Holder, MemoryReport, Withheld, count};
 use crate::bytes::Bytes;
 use std::fmt::{self, Display, Formatter, Write};
 

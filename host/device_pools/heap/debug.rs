@@ -1,7 +1,7 @@
 //! The host side of a debug heap: its part of the metadata, and the analysis of block records.
 
+use super::Heap;
 use super::memory::MetadataOffsets;
-use super::pool::Heap;
 use crate::device_pools::shared::Violation;
 use crate::driver::DeviceMemory;
 use crate::error::Result;

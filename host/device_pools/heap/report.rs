@@ -1,8 +1,8 @@
 //! Why a heap ran out of memory: a report from its map.
 
+use super::Heap;
 use super::debug::AllocationSite;
 use super::map::{HeapMap, MapPart, MapTotals, SlabContent};
-use super::pool::Heap;
 use super::snapshot::HeapSnapshot;
 use crate::error::Result;
 use crate::report::{Extent, HeldBy, MemoryReport, Space, Withheld};

@@ -3,8 +3,8 @@
 //! The device writes nearly all of it, by fills and by copies within the metadata. The host sends a
 //! few KiB and waits once, so building a heap takes little longer than writing its metadata.
 
-use super::grow::FreeWords;
-use super::pool::Heap;
+use super::Heap;
+use super::memory::FreeWords;
 use crate::driver::{Stream, Transfer};
 use crate::error::Result;
 use crate::nvtx::NamedRange;

@@ -3,8 +3,8 @@
 //! [`HeapStats`]: `usage.reserved = live + large + quarantined + free_block + slack + free_slab +
 //! fresh`, all in bytes.
 
+use super::Heap;
 use super::debug::{AllocationSite, Block, Debugged, Origin};
-use super::pool::Heap;
 use crate::device_pools::shared::Violation;
 use crate::error::Result;
 use crate::usage::Usage;

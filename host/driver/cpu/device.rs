@@ -1,9 +1,9 @@
 //! The CPU as a device: a heap, and an executor that its streams share.
 
 use super::copy_exclusion::CopyExclusion;
-use super::memory::{self, Heap};
 #[cfg(unix)]
-use super::pages::CpuVirtualMemory;
+use super::memory::CpuVirtualMemory;
+use super::memory::{self, Heap};
 use super::pool::{CpuPool, Pools};
 use super::queue::{Panics, Queues};
 use super::stream::CpuStream;

@@ -5,7 +5,6 @@ mod copy_exclusion;
 mod device;
 mod memory;
 #[cfg(unix)]
-mod pages;
 mod pool;
 mod queue;
 mod stream;

@@ -1,14 +1,13 @@
 //! A GPU as a device.
 
-use super::attributes::{attribute, check_pools, driver_version, has_virtual_memory, limits_of, name_of};
-use super::context::Context;
-use super::memory::Heap;
+use super::context::{
+    Context, attribute, check_pools, driver_version, has_virtual_memory, limits_of, name_of,
+};
+use super::memory::{CudaPool, CudaVirtualMemory, Heap};
 use super::module::CudaModule;
 use super::panics::Panics;
-use super::pool::CudaPool;
 use super::stream::CudaStream;
 use super::sys::Api;
-use super::virtual_memory::CudaVirtualMemory;
 use crate::driver::backend::{
     Backend, DeviceBackend, DeviceInfo, Image, ModuleBackend, PoolBackend, PoolOrigin, Range, RawDeviceInfo,
     StreamBackend, Transfer, Transfers, VirtualMemory,

@@ -1,20 +1,17 @@
 //! Modules of a GPU: PTX that the driver compiles, or cubins of it.
 
-use super::attributes::attribute;
-use super::context::Context;
-use super::cubin;
-use super::link::Linked;
+use super::context::{Context, attribute};
 use super::panics::Panics;
 use super::sys::{
-    Api, Handle, JIT_COMPILER_NOT_FOUND, NO_BINARY_FOR_GPU, OUT_OF_MEMORY, SUCCESS, Status,
-    UNSUPPORTED_PTX_VERSION,
+    Api, Handle, INVALID_IMAGE, INVALID_VALUE, JIT_COMPILER_NOT_FOUND, LinkApi, NO_BINARY_FOR_GPU,
+    OUT_OF_MEMORY, SUCCESS, Status, UNSUPPORTED_PTX_VERSION,
 };
 use crate::driver::backend::{Function, Image, KernelAttributes, ModuleBackend, Range};
-use crate::driver::ptx::{Ptx, Stack, stacks};
+use crate::driver::ptx::{Ptx, Stack, link_inputs, register_limit, stacks};
 use crate::error::{Bytes, Error, InvalidModule, Result};
 use cudarc::driver::sys::{
     CUdevice_attribute as DeviceAttribute, CUfunction, CUfunction_attribute as Attribute, CUjit_option,
-    CUmodule,
+    CUjitInputType, CUlinkState, CUmodule,
 };
 use std::collections::HashMap;
 use std::ffi::{CString, c_uint, c_void};
@@ -22,6 +19,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use warpheap_device::panic::{PanicSettings, SYMBOL};
+use warpheap_ptx::Cubin;
 
 pub(super) struct CudaModule {
     context: Arc<Context>,
@@ -43,7 +41,7 @@ impl CudaModule {
             ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             ask(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let (raw, cubin_arch, log) = match cubin::load(&context, image.cubins, capability)? {
+        let (raw, cubin_arch, log) = match load_cubin(&context, image.cubins, capability)? {
             Some((raw, arch)) => (raw, Some(arch), String::new()),
             None => {
                 let (raw, log) = compile(&context, image.ptx)?;
@@ -252,6 +250,154 @@ fn rejected(api: &Api, status: Status, ptx: &str, logs: &Logs) -> Error {
     Error::Jit { code: status, name, advice, log }
 }
 
+// Cubins: kernels that the driver loads without compiling them.
+
+/// Loads the first of `cubins` that the driver accepts for this device, which has this compute
+/// capability. Returns it with its architecture. `None` if there is none.
+fn load_cubin(
+    context: &Context,
+    cubins: &[Cubin<'_>],
+    capability: (u32, u32),
+) -> Result<Option<(CUmodule, String)>> {
+    if cubins.is_empty() {
+        return Ok(None);
+    }
+    let _current = context.enter()?;
+    for cubin in cubins.iter().filter(|cubin| cubin.runs_on(capability)) {
+        match load_one(context, cubin) {
+            Ok(module) => return Ok(Some((module, cubin.arch.into()))),
+            Err(status @ (NO_BINARY_FOR_GPU | INVALID_IMAGE | UNSUPPORTED_PTX_VERSION)) => {
+                let (name, _) = context.api.explain(status);
+                tracing::warn!(arch = cubin.arch, name, "the driver does not accept a cubin");
+            }
+            Err(status) => context.api.check("cuModuleLoadDataEx", status)?,
+        }
+    }
+    let archs: Vec<_> = cubins.iter().map(|cubin| cubin.arch).collect();
+    tracing::info!(?archs, ?capability, "no cubin was loaded: the driver compiles the PTX");
+    Ok(None)
+}
+
+fn load_one(context: &Context, cubin: &Cubin<'_>) -> Result<CUmodule, Status> {
+    let copy = aligned(cubin.elf);
+    let (load, image) = (context.api.module_load_data_ex, copy.as_ptr().cast());
+    let mut module = null_mut();
+    // SAFETY: a complete ELF as the assembler wrote it, which the hash in its trailer shows, with
+    // the alignment of its headers. There are no options. The driver has copied the image when it
+    // returns.
+    let status = unsafe { load(&mut module, image, 0, null_mut(), null_mut()) };
+    if status == SUCCESS { Ok(module) } else { Err(status) }
+}
+
+/// A copy of an ELF with the alignment of its headers, which bytes of a program need not have.
+fn aligned(elf: &[u8]) -> Vec<u64> {
+    let words = elf.chunks(size_of::<u64>()).map(|chunk| {
+        let mut word = [0; size_of::<u64>()];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    });
+    words.collect()
+}
+
+// PTX linking by the driver: compiles each function once, instead of once per kernel that can
+// reach it.
+//
+// Linked functions follow the calling convention, so the values that a kernel holds in registers
+// stay there across a call. Without linking, a kernel spills such values to its stack before the
+// first call that it may make.
+
+/// The optimisation level of modules with recursion. From level 2 on, the driver's compiler makes
+/// wrong code of some recursive functions (`docs/miscompiled.md`).
+const RECURSION_LEVEL: u32 = 1;
+
+/// The linked image of a PTX text, which [`link_inputs`] divides if it has recursive functions. The
+/// image lives as long as this value.
+struct Linked {
+    api: &'static LinkApi,
+    state: CUlinkState,
+    image: *mut c_void,
+}
+
+impl Linked {
+    /// Compiles and links `ptx`. If all kernels have a register limit, each function gets the
+    /// largest. The context must be current. `None` if the driver cannot link the text. It may
+    /// still load the text unlinked, or report why not.
+    pub fn new(ptx: &str) -> Option<Linked> {
+        let api = LinkApi::loaded().ok()?;
+        let Some(inputs) = link_inputs(ptx) else {
+            tracing::warn!(
+                "the kernels have an alias, or a recursive function with an unsupported signature, and are not linked: loading takes longer"
+            );
+            return None;
+        };
+        let mut state = null_mut();
+        // SAFETY: no options; the driver writes the state to `state`.
+        let status = unsafe { (api.link_create)(0, null_mut(), null_mut(), &mut state) };
+        if status != SUCCESS {
+            return None;
+        }
+        let mut linked = Linked { api, state, image: null_mut() };
+        let registers = register_limit(ptx).map(|count| (CUjit_option::CU_JIT_MAX_REGISTERS, count));
+        // The text was divided: it has recursion.
+        let level = (inputs.len() > 1).then_some((CUjit_option::CU_JIT_OPTIMIZATION_LEVEL, RECURSION_LEVEL));
+        let options: Vec<_> = registers.into_iter().chain(level).collect();
+        let added = inputs.iter().try_for_each(|input| linked.add(input, &options));
+        let done = added.and_then(|()| linked.complete());
+        if let Err(status) = done {
+            tracing::debug!(status, "the driver does not link the kernels; loading them unlinked");
+        }
+        done.ok().map(|()| linked)
+    }
+
+    /// The image to load.
+    pub fn image(&self) -> *const c_void {
+        self.image
+    }
+
+    fn add(&mut self, text: &str, options: &[(CUjit_option, u32)]) -> Result<(), Status> {
+        let text = CString::new(text).map_err(|_| INVALID_VALUE)?;
+        let count = options.len() as u32;
+        let mut values: Vec<_> =
+            options.iter().map(|(_, value)| without_provenance_mut(*value as usize)).collect();
+        let mut options: Vec<_> = options.iter().map(|(option, _)| *option).collect();
+        let bytes = text.to_bytes_with_nul();
+        let (data, len) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        // SAFETY: the text ends with a zero and the driver only reads it; there are as many values
+        // as options.
+        let status = unsafe {
+            (self.api.link_add_data)(
+                self.state,
+                CUjitInputType::CU_JIT_INPUT_PTX,
+                data,
+                len,
+                c"kernels".as_ptr(),
+                count,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        if status == SUCCESS { Ok(()) } else { Err(status) }
+    }
+
+    fn complete(&mut self) -> Result<(), Status> {
+        let mut bytes = 0;
+        // SAFETY: the driver writes address and length of the image, which lives as long as the
+        // state.
+        let status = unsafe { (self.api.link_complete)(self.state, &mut self.image, &mut bytes) };
+        if status == SUCCESS { Ok(()) } else { Err(status) }
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`, destroyed once. A failure only leaks memory of the driver.
+        let status = unsafe { (self.api.link_destroy)(self.state) };
+        if status != SUCCESS {
+            tracing::warn!(status, "cuLinkDestroy failed");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,5 +407,15 @@ mod tests {
         assert_eq!(text_of(b"one\ntwo\n\0rest"), "one\ntwo");
         assert_eq!(text_of(b"no end"), "no end");
         assert_eq!(text_of(&Logs::new().error), "");
+    }
+
+    #[test]
+    fn a_copy_has_all_bytes() {
+        for len in 0..20 {
+            let bytes: Vec<u8> = (1..=len).collect();
+            let copied: Vec<u8> = aligned(&bytes).iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert_eq!(&copied[..bytes.len()], bytes);
+            assert!(copied[bytes.len()..].iter().all(|byte| *byte == 0) && copied.len() < bytes.len() + 8);
+        }
     }
 }

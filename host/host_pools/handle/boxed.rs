@@ -1,15 +1,14 @@
 //! One value in memory of an allocator.
 
 use super::buffer::PoolBuffer;
-use super::parts::{DeallocateError, PoolParts};
+use super::owned::{DeallocateError, PoolParts};
 use crate::driver::Stream;
 use crate::error::Result;
 use crate::host_pools::allocator::DeviceAllocator;
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::slice;
 use std::sync::Arc;
+use std::{fmt, slice};
 use warpheap_device::kernel::DeviceData;
 
 /// One value of `T` in memory of an allocator, freed on its stream when this is dropped.

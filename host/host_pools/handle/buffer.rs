@@ -1,7 +1,6 @@
 //! Arrays in memory of an allocator.
 
-use super::owned::OwnedParts;
-use super::parts::{DeallocateError, PoolParts};
+use super::owned::{DeallocateError, OwnedParts, PoolParts};
 use crate::driver::{Device, Stream};
 use crate::error::{Bytes, InvalidRequest, Result};
 use crate::host_pools::allocator::DeviceAllocator;

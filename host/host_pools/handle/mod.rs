@@ -78,7 +78,6 @@
 mod boxed;
 mod buffer;
 mod owned;
-mod parts;
 mod values;
 
 #[cfg(test)]
@@ -86,4 +85,4 @@ mod tests;
 
 pub use boxed::PoolBox;
 pub use buffer::PoolBuffer;
-pub use parts::{DeallocateError, PoolParts};
+pub use owned::{DeallocateError, PoolParts};

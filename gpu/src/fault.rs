@@ -192,7 +192,7 @@ pub struct Fault {
     /// The words that the check looked at. The word of [`FaultCheck::BitWasSet`] is as the check
     /// read it; others are read just after the check.
     pub seen: SeenWords,
-    /// The same words again about a millisecond later; in a replay on the CPU, some steps later.
+    /// The words read again about a millisecond later; in a replay on the CPU, some steps later.
     pub later: SeenWords,
 }
 

@@ -82,7 +82,7 @@ impl GlobalHeap {
     /// A global allocator with a heap.
     ///
     /// # Safety
-    /// As for [`unset`](Self::unset), and the heap is live whenever a kernel uses this.
+    /// See [`unset`](Self::unset). In addition, the heap is live whenever a kernel uses this.
     pub unsafe fn with_heap(heap: Arg<Heap>) -> Self {
         // SAFETY: only kernels use the handle, while the heap is live, by the caller's promises.
         let handle = unsafe { heap.into_inner() };

@@ -48,8 +48,8 @@ impl Coords {
 
 /// The collective that a lane has reached. All lanes of one collective must call the same one.
 ///
-/// As wide as the mask that it is passed with: a CPU forwards a recent store to a load without
-/// delay only if both have the same width.
+/// It has the width of the mask that it is passed with: a CPU forwards a recent store to a load
+/// without delay only if both have the same width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Collective {

@@ -44,7 +44,7 @@ pub unsafe fn free_twice<A: DeviceAlloc>(pool: &A, records: Records, map: &Owner
 /// Leaks the block of the record at `place`.
 ///
 /// # Safety
-/// As for [`free_twice`].
+/// See [`free_twice`].
 pub unsafe fn forget(records: Records, map: &OwnershipMap, place: u32) {
     // SAFETY: the caller's second promise: no other thread accesses the records.
     unsafe { take(records, map, place) };

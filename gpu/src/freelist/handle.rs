@@ -27,7 +27,7 @@ pub const ORDERINGS: [&str; 4] =
 pub(super) const RESERVE: Site = Site::new("freelist/reserve");
 /// The cancellation of what a warp owes, after the look at the count.
 pub(super) const CANCEL: Site = Site::new("freelist/cancel");
-/// The same after [`CANCEL`] has failed too often, without a look.
+/// [`CANCEL`] after it has failed too often: without a load before.
 pub(super) const CANCEL_ALL: Site = Site::new("freelist/cancel-all");
 /// The credit of released blocks, between their bits and the count.
 pub(super) const CREDIT: Site = Site::new("freelist/credit");

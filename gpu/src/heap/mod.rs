@@ -340,7 +340,7 @@ impl Heap {
     /// Cost per thread block: that of [`alloc_block`](Self::alloc_block).
     ///
     /// # Safety
-    /// As for [`alloc_block`](Self::alloc_block).
+    /// See [`alloc_block`](Self::alloc_block).
     #[track_caller]
     #[inline(always)]
     #[must_use = "memory without an address is never freed"]
@@ -379,7 +379,7 @@ impl Heap {
     /// A free by one thread of a group, or without an empty slot of a block cache.
     ///
     /// # Safety
-    /// As for [`free`](Self::free).
+    /// See [`free`](Self::free).
     #[cold]
     #[inline(never)]
     unsafe fn free_out_of_line(&self, block: NonNull<u8>) {
@@ -388,7 +388,7 @@ impl Heap {
     }
 
     /// # Safety
-    /// As for [`alloc_block`](Self::alloc_block).
+    /// See [`alloc_block`](Self::alloc_block).
     #[inline(never)]
     unsafe fn alloc_by_chosen(&self, layout: Layout, call: CallSite) -> u64 {
         // SAFETY: the caller's promise.
@@ -396,7 +396,7 @@ impl Heap {
     }
 
     /// # Safety
-    /// As for [`free_block`](Self::free_block).
+    /// See [`free_block`](Self::free_block).
     #[inline(never)]
     unsafe fn free_by_chosen(&self, block: NonNull<u8>) {
         // SAFETY: the caller's promise.
@@ -467,7 +467,7 @@ impl Heap {
     /// [`finish_free_step`](Self::finish_free_step) follows.
     ///
     /// # Safety
-    /// As for [`free`](Self::free). The heap is not a debug heap.
+    /// See [`free`](Self::free). The heap is not a debug heap.
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {

@@ -199,7 +199,7 @@ impl<const WHOLE: bool> Lanes<WHOLE> {
         self.broadcast_32(answer)
     }
 
-    /// The same for 64 bits.
+    /// [`lead_32`](Self::lead_32) for 64 bits.
     #[track_caller]
     #[inline(always)]
     pub fn lead_64(self, f: impl FnOnce() -> u64) -> u64 {

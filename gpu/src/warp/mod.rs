@@ -48,7 +48,7 @@ pub unsafe fn sync_warp(mask: LaneMask) {
 /// ordered already.
 ///
 /// # Safety
-/// As for [`sync_warp`]. In addition, since that collective no lane of `mask` has done anything
+/// See [`sync_warp`]. In addition, since that collective no lane of `mask` has done anything
 /// that the other lanes rely on, and none has called a function that is not inlined.
 #[inline(always)]
 pub unsafe fn order_warp(mask: LaneMask) {

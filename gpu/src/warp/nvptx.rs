@@ -156,7 +156,7 @@ pub unsafe fn warp_reduce_or_32(mask: LaneMask, value: u32) -> u32 {
 }
 
 /// # Safety
-/// As for any collective: every lane of `mask` executes this call with the same mask.
+/// Every lane of `mask` executes this call with the same mask, which each collective requires.
 #[cfg(not(target_feature = "sm_80"))]
 #[inline(always)]
 unsafe fn fold(mask: LaneMask, value: u32, op: impl Fn(u32, u32) -> u32) -> u32 {

@@ -197,5 +197,5 @@ fn alloc_beside_a_failing_search(size: usize) {
 /// A block, while another thread moves the only slab for it.
 pub const MOVED_BESIDE_A_SEARCH: Model = model(1, || alloc_beside_a_failing_search(QUARTER));
 
-/// The same for a large allocation.
+/// [`MOVED_BESIDE_A_SEARCH`] for a large allocation.
 pub const MOVED_BESIDE_A_LARGE_SEARCH: Model = model(1, || alloc_beside_a_failing_search(SLAB));

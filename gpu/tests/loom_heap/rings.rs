@@ -15,7 +15,7 @@ fn second_span() -> (Arc<Shared>, [Piece; 2]) {
     (heap, [first, second])
 }
 
-/// The same, and all blocks are free.
+/// Two spans whose blocks are all free.
 fn two_spans() -> Arc<Shared> {
     let (heap, pieces) = second_span();
     pieces.into_iter().for_each(|piece| heap.free(piece));
@@ -48,7 +48,7 @@ pub const OVERTAKEN: Model = model(PREEMPTIONS, || {
     heap.check([(HALF, count([mine]) + count(theirs))]);
 });
 
-/// The same for whole allocations, which wait for the group that replaces the span. There is a
+/// [`OVERTAKEN`] for whole allocations, which wait for the group that replaces the span. There is a
 /// block for each.
 pub const IN_TURN: Model = model(3, || {
     let heap = two_spans();

@@ -57,7 +57,7 @@ pub fn both_at<T: 'static, A: 'static, B: 'static>(
     (first.join().unwrap(), second.join().unwrap())
 }
 
-/// As `both_at`, both as lane 0.
+/// `both_at` with both threads as lane 0.
 #[allow(dead_code, reason = "the models of the arena have any number of threads")]
 pub fn both<T: 'static, A: 'static, B: 'static>(
     structure: &Arc<T>,

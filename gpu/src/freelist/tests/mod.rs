@@ -28,7 +28,7 @@ fn with_pool(test: impl FnOnce(&FreeList)) {
     assert_eq!(faults, 0);
 }
 
-/// The same for a test that finds faults.
+/// Calls `test` with such a pool, and permits faults.
 fn with_faults<R>(test: impl FnOnce(&FreeList) -> R) -> R {
     let geometry = Geometry::new(CAPACITY, 16).unwrap();
     let regions: Vec<Region> = (0..geometry.regions()).map(|r| Region::new(geometry.blocks_in(r))).collect();

@@ -34,7 +34,7 @@ impl<const THREADS: u32, const SLOTS: u32, Owner: 'static> Slots<THREADS, SLOTS,
     /// Makes the calling thread a member, with empty slots.
     ///
     /// # Safety
-    /// As for [`BlockCache::begin`](super::BlockCache::begin).
+    /// See [`BlockCache::begin`](super::BlockCache::begin).
     #[inline(never)]
     pub unsafe fn join() {
         // Every thread clears all words: if all threads of a warp have ended, none of them can

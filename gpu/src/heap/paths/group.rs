@@ -66,7 +66,7 @@ pub(in crate::heap) fn free_by_leader<const WHOLE: bool>(lanes: Lanes<WHOLE>, fr
 /// Calls `alloc` by one thread of the block. All of them get the address, or 0.
 ///
 /// # Safety
-/// As for [`Heap::alloc_block`](crate::heap::Heap::alloc_block).
+/// See [`Heap::alloc_block`](crate::heap::Heap::alloc_block).
 #[inline(always)]
 pub(in crate::heap) unsafe fn alloc_by_chosen(alloc: impl FnOnce() -> u64) -> u64 {
     let answer = SharedWord::first::<Talk>().plus(ANSWER);
@@ -86,7 +86,7 @@ pub(in crate::heap) unsafe fn alloc_by_chosen(alloc: impl FnOnce() -> u64) -> u6
 /// Calls `free` by one thread of the block.
 ///
 /// # Safety
-/// As for [`Heap::free_block`](crate::heap::Heap::free_block).
+/// See [`Heap::free_block`](crate::heap::Heap::free_block).
 #[inline(always)]
 pub(in crate::heap) unsafe fn free_by_chosen(free: impl FnOnce()) {
     // The writes of all threads are before the release by the chosen thread, which has passed the

@@ -27,7 +27,7 @@ impl HeapCore {
     /// is out of memory; the block is then unchanged.
     ///
     /// # Safety
-    /// As for [`Heap::realloc`](crate::heap::Heap::realloc).
+    /// See [`Heap::realloc`](crate::heap::Heap::realloc).
     #[inline(always)]
     pub(in crate::heap) unsafe fn realloc(
         &self,
@@ -56,7 +56,7 @@ impl HeapCore {
     /// The usable bytes of a block; 0 for an address outside the heap.
     ///
     /// # Safety
-    /// As for [`Heap::usable_size`](crate::heap::Heap::usable_size).
+    /// See [`Heap::usable_size`](crate::heap::Heap::usable_size).
     #[inline(always)]
     pub(in crate::heap) unsafe fn usable_size(&self, block: NonNull<u8>) -> usize {
         // Relaxed: the caller owns the block, or received it from the owner, so the entry was
@@ -71,7 +71,7 @@ impl HeapCore {
     /// Whether a block keeps its place for `new_size`.
     ///
     /// # Safety
-    /// As for [`usable_size`](Self::usable_size).
+    /// See [`usable_size`](Self::usable_size).
     #[inline(always)]
     unsafe fn keeps_place(&self, block: NonNull<u8>, align: usize, new_size: usize) -> bool {
         // SAFETY: the caller's promise.
@@ -98,7 +98,7 @@ impl HeapCore {
     }
 
     /// # Safety
-    /// As for [`realloc`](Self::realloc).
+    /// See [`realloc`](Self::realloc).
     #[inline(never)]
     unsafe fn moved(&self, block: NonNull<u8>, layout: Layout, new_size: usize) -> Option<NonNull<u8>> {
         let new_layout = Layout::from_size_align(new_size, layout.align()).ok()?;

@@ -316,7 +316,7 @@ impl HeapCore {
                 let w = slab / WORD_BITS + group.rank();
                 let free = if w < idle.len() { self.runs().sweep(w, idle.word(w).load_relaxed()) } else { 0 };
                 idle.settle(w);
-                // As if the lanes did this one after the other.
+                // Equals the result of the lanes doing this one after the other.
                 let before = freed + group.prefix_sum(self.slabs_of(w, free)).before;
                 freed += group.wrapping_sum(self.retire(w, free, least.saturating_sub(before)));
                 (from, passes) = ((slab / WORD_BITS + group.count()) * WORD_BITS, passes - 1);

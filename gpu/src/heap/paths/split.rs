@@ -135,7 +135,7 @@ impl HeapCore {
     /// [`finish_free_step`](Self::finish_free_step) follows. Not for debug heaps.
     ///
     /// # Safety
-    /// As for [`free`](Self::free).
+    /// See [`free`](Self::free).
     #[inline(always)]
     #[must_use = "the second part follows if `rest` is not 0"]
     pub(in crate::heap) unsafe fn begin_free(&self, block: NonNull<u8>) -> FreeStep {

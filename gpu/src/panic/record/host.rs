@@ -61,7 +61,8 @@ impl PanicRecord {
         self.take_after(|_| ())
     }
 
-    /// As [`take`](Self::take). Calls `read` while no thread writes the next description.
+    /// Takes the panic as [`take`](Self::take) does. Calls `read` while no thread writes the next
+    /// description.
     pub fn take_after(&self, read: impl FnOnce(&RecordedPanic)) -> Option<RecordedPanic> {
         let mut panic = self.read()?;
         read(&panic);
@@ -89,7 +90,7 @@ impl PanicRecord {
         self.grid_ended.load_relaxed()
     }
 
-    /// As [`take`](Self::take), without taking it.
+    /// The panic that [`take`](Self::take) would return, which stays.
     pub fn peek(&self) -> Option<RecordedPanic> {
         let panic = self.read()?;
         let new = self.count.load_relaxed() - self.reported.load_relaxed();

@@ -99,7 +99,7 @@ impl HeapCore {
     /// address is detected.
     ///
     /// # Safety
-    /// As for [`realloc`](Self::realloc).
+    /// See [`realloc`](Self::realloc).
     #[cold]
     #[inline(never)]
     pub(in crate::heap) unsafe fn realloc_debugged(

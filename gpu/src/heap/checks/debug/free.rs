@@ -88,8 +88,8 @@ impl HeapCore {
     /// Returns the requested size of the live block at `user`, or 0 if no live block starts there.
     ///
     /// # Safety
-    /// As for [`Heap::usable_size`](crate::heap::Heap::usable_size): it reads the block's record.
-    /// At another address, these bytes may belong to another thread.
+    /// See [`Heap::usable_size`](crate::heap::Heap::usable_size). This reads the block's record; at
+    /// another address, its bytes may belong to another thread.
     #[cold]
     #[inline(never)]
     pub(in crate::heap) unsafe fn usable_size_debugged(&self, user: NonNull<u8>) -> usize {

@@ -4,8 +4,9 @@
 usage: scripts/lines.py [COMMIT]     default: the tracked files as they are
 
 Tests are the files in folders named tests, files named tests.rs, *_tests.rs or test_*, unit tests in
-other files, and faults that are injected for tests. Suites of third-party code and kernels for tests
-(tests/alloc, tests/crates) are counted apart. Drawings are the SVG, HTML and PNG files below docs.
+other files, modules that only tests compile, and faults that are injected for tests. Suites of
+third-party code and kernels for tests (tests/alloc, tests/crates) are counted apart. Drawings are
+the SVG, HTML and PNG files below docs.
 """
 
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 LANGUAGES = {".rs": "//", ".cuh": "//", ".h": "//", ".cu": "//", ".cpp": "//", ".c": "//", ".mjs": "//", ".py": "#", ".sh": "#", ".toml": "#"}
 TESTS = re.compile(r"(^|/)tests?/|(^|/)tests\.rs$|_tests?\.rs$|(^|/)test_|(^|/)faults/|fault_injection")
 SUITES = re.compile(r"^tests/(alloc|crates)/")
+TEST_MODULE = re.compile(r"^#\[cfg\((?:all\()?test\b.*\]\n(?:#\[.*\]\n)*(?:pub(?:\(\w+\))? )?mod (\w+);", re.M)
 UNIT_TESTS = re.compile(r"^#\[cfg\((all\()?test\b")
 SMALL = 60
 
@@ -63,12 +65,24 @@ def split(lines):
     return product, tests
 
 
+def test_modules(sources):
+    """The files and folders of modules that only tests compile."""
+    for name, data in sources:
+        path = Path(name)
+        if path.suffix == ".rs":
+            folder = path.parent if path.stem in ("lib", "main", "mod") else path.with_suffix("")
+            for module in TEST_MODULE.findall(data.decode()):
+                yield from (f"{folder}/{module}.rs", f"{folder}/{module}/")
+
+
 def main():
     if sys.argv[2:] or any(argument.startswith("-") for argument in sys.argv[1:]):
         sys.exit("usage: scripts/lines.py [COMMIT]")
     commit = sys.argv[1] if len(sys.argv) > 1 else None
     counts, rust, small, drawings = defaultdict(lambda: [0, 0, 0]), 0, 0, 0
-    for name, data in files(commit):
+    sources = list(files(commit))
+    compiled_for_tests = tuple(test_modules(sources))
+    for name, data in sources:
         path = Path(name)
         if name.startswith("docs/") and path.suffix in (".svg", ".html", ".png"):
             drawings += data.count(b"\n")
@@ -83,7 +97,7 @@ def main():
         count = counts[name.split("/")[0] if "/" in name else "."]
         if suite:
             count[2] += code(lines, comment)
-        elif TESTS.search(name):
+        elif TESTS.search(name) or name.startswith(compiled_for_tests):
             count[1] += code(lines, comment)
         else:
             product, tests = split(lines) if path.suffix == ".rs" else (lines, [])

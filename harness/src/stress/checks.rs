@@ -1,11 +1,10 @@
 //! The checks between rounds and at the end of a run.
 
 use super::compare::{DeviceResult, check_on_host, record_grid, report_differences};
-use super::finding::FindingKind;
-use super::round_state::{RoundState, Table};
+use super::finding::{FindingKind, RoundState, Table};
+use super::plan::BLOCK_THREADS;
 use super::run::{Run, Streams};
 use super::subject::Subject;
-use super::validate::BLOCK_THREADS;
 use crate::Result;
 use std::time::Instant;
 use warpheap::Bytes;

@@ -1,9 +1,8 @@
 //! The launches of a run: one kernel in every stream, all concurrent.
 
-use super::plan::Plan;
+use super::plan::{BLOCK_THREADS, Plan};
 use super::run::Run;
 use super::subject::Subject;
-use super::validate::BLOCK_THREADS;
 use crate::Result;
 use std::time::Instant;
 use warpheap::driver::{LaunchConfig, Stream};

@@ -101,28 +101,21 @@ mod inject;
 mod kernels;
 mod kinds;
 mod launches;
-mod overlap;
 mod plan;
 mod report;
-mod round_state;
 mod run;
-mod shape;
-mod start;
 mod subject;
 mod subjects;
 mod tables;
-mod validate;
 
 pub use config::{Limit, StressConfig};
 pub use delays::{DelayReport, Delays};
-pub use finding::{Finding, FindingKind};
+pub use finding::{Finding, FindingKind, RoundState};
 pub use kernels::{
     ExchangeArgs, ExhaustArgs, FreeAllArgs, FreeTwiceArgs, KernelRef, KernelWith, Kernels, StressArgs,
 };
 pub use kinds::{AllocatorKind, Plant, SizeMix, Workload};
-pub use plan::Plan;
+pub use plan::{Plan, Shape};
 pub use report::{Progress, StressReport};
-pub use round_state::RoundState;
-pub use shape::Shape;
-pub use start::{stress, stress_allocator};
+pub use run::{stress, stress_allocator};
 pub use subject::{Account, Subject};

@@ -1,10 +1,8 @@
 //! The interface of an allocator under stress.
 
-use super::finding::Finding;
+use super::finding::{Finding, RoundState};
 use super::kernels::Kernels;
-use super::plan::Plan;
-use super::round_state::RoundState;
-use super::shape::Shape;
+use super::plan::{Plan, Shape};
 use crate::Result;
 use warpheap::device_pools::{Faults, HeapMap};
 use warpheap::driver::{Device, Module};

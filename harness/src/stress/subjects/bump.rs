@@ -3,12 +3,10 @@
 //! The allocated, remaining and wasted granules must add up to the size of the arena.
 
 use crate::kernels::stress::{exhaust_bump, free_all_bump, plant_overlap_bump, stress_bump};
-use crate::stress::finding::FindingKind;
+use crate::stress::finding::{FindingKind, RoundState};
 use crate::stress::kernels::Kernels;
 use crate::stress::kinds::AllocatorKind;
-use crate::stress::plan::Plan;
-use crate::stress::round_state::RoundState;
-use crate::stress::shape::{MIN_GRANULE_LOG2, Shape};
+use crate::stress::plan::{MIN_GRANULE_LOG2, Plan, Shape};
 use crate::stress::subject::{Account, Subject};
 use crate::{OwnModule, Result};
 use warpheap::Bytes;

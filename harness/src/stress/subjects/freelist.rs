@@ -7,11 +7,10 @@ use crate::kernels::stress::{
     exchange_freelist, exhaust_freelist, free_all_freelist, plant_double_free, plant_overlap_freelist,
     stress_freelist,
 };
+use crate::stress::finding::{LISTED, RoundState};
 use crate::stress::kernels::Kernels;
 use crate::stress::kinds::AllocatorKind;
-use crate::stress::plan::Plan;
-use crate::stress::round_state::{LISTED, RoundState};
-use crate::stress::shape::Shape;
+use crate::stress::plan::{Plan, Shape};
 use crate::stress::subject::{Account, Subject};
 use crate::{OwnModule, Result};
 use warpheap::device_pools::{self, Faults};

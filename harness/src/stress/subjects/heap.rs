@@ -10,12 +10,10 @@ use crate::kernels::stress::{
     exchange_heap, exhaust_heap, free_all_heap, plant_double_free_heap, plant_overlap_heap, stress_heap,
     take_whole_heap,
 };
-use crate::stress::finding::{Finding, FindingKind};
+use crate::stress::finding::{Finding, FindingKind, LISTED, RoundState};
 use crate::stress::kernels::Kernels;
 use crate::stress::kinds::AllocatorKind;
-use crate::stress::plan::Plan;
-use crate::stress::round_state::{LISTED, RoundState};
-use crate::stress::shape::Shape;
+use crate::stress::plan::{Plan, Shape};
 use crate::stress::subject::{Account, Subject};
 use crate::{OwnModule, Result};
 use warpheap::Bytes;

@@ -5,8 +5,8 @@
 //! is always free; a failure means that the retry limit was reached.
 
 use super::context::{Bench, Plan, THREADS};
-use super::figure::{Bar, Figure};
 use super::load::{Load, Pool, one_size};
+use super::results::{Bar, Figure};
 use crate::Result;
 use crate::kernels::bench::{bench_churn_floor, bench_freelist_churn};
 use crate::summary::Timing;

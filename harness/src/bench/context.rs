@@ -1,7 +1,7 @@
 //! What the measurements share: the timer, the sizes, and the plan of a figure.
 
-use super::figure::Figure;
 use super::load::Load;
+use super::results::Figure;
 use super::timing::{self, Timer};
 use crate::Result;
 use crate::kernels::bench::Sizes;

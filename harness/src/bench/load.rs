@@ -1,7 +1,7 @@
 //! A load: threads that each allocate one block and keep it, and the floors to compare with. A
 //! floor is a kernel that does the same work except for the allocation or the free.
 
-use super::figure::{Bar, Figure};
+use super::results::{Bar, Figure};
 use super::timing::{BLOCK, Timer};
 use crate::kernels::bench::{
     Counter, Order, Sizes, bench_alloc_floor, bench_churn_floor, bench_free_floor, bench_freelist_alloc,

@@ -7,10 +7,10 @@
 
 mod churn;
 mod context;
-mod figure;
 mod heap;
 mod load;
 mod pools;
+mod results;
 mod run;
 pub mod suite;
 #[cfg(test)]
@@ -18,5 +18,5 @@ mod tests;
 mod timing;
 
 pub use crate::summary::Timing;
-pub use figure::{Bar, Comparison, Figure};
-pub use run::{BenchConfig, BenchReport, kernels, run};
+pub use results::{Bar, BenchReport, Comparison, Figure};
+pub use run::{BenchConfig, kernels, run};

@@ -1,8 +1,8 @@
 //! Allocations and frees of the arena and the free list: one block per thread.
 
 use super::context::{Bench, Plan, THREADS};
-use super::figure::Figure;
 use super::load::{Load, WITHOUT_ALLOCATING, one_size};
+use super::results::Figure;
 use crate::Result;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_bump_alloc, bench_free_floor, bench_freelist_alloc, bench_freelist_free,

@@ -1,11 +1,10 @@
 //! Measures the selected figures.
 
 use super::context::{Bench, Plan};
-use super::figure::Figure;
+use super::results::BenchReport;
 use super::timing::BLOCK;
 use super::{churn, heap, pools};
 use crate::{Error, OwnModule, Result};
-use serde::{Deserialize, Serialize};
 use warpheap::driver::{Backend, Device};
 use warpheap::error::{NotSupported, OutOfMemory};
 
@@ -17,26 +16,6 @@ pub struct BenchConfig {
     /// Measure only figures whose name contains this. The heap's figures are measured only if no
     /// other figure has such a name.
     pub only: Option<String>,
-}
-
-/// All figures of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct BenchReport {
-    /// Threads in a block.
-    #[serde(default)]
-    pub block: u32,
-    /// Timed rounds of each figure.
-    pub rounds: u32,
-    /// The figures, in measurement order.
-    #[serde(default)]
-    pub figures: Vec<Figure>,
-    /// Skipped figures, and the reasons.
-    #[serde(default)]
-    pub left_out: Vec<String>,
-    /// Figures without a value because the measured code failed its checks, and what was wrong.
-    #[serde(default)]
-    pub wrong: Vec<String>,
 }
 
 impl BenchReport {

@@ -1,8 +1,8 @@
 //! Allocations, and frees of the allocated blocks: one per thread.
 
 use crate::bench::context::{Bench, GIB, Plan, THREADS};
-use crate::bench::figure::Figure;
 use crate::bench::load::{Pool, WITHOUT_ALLOCATING, one_size};
+use crate::bench::results::Figure;
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_free_floor, bench_heap_alloc, bench_heap_alloc_sparse, bench_heap_free,
     bench_heap_free_sparse,

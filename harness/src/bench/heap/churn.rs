@@ -7,8 +7,8 @@
 
 use crate::Result;
 use crate::bench::context::{Bench, GIB, Plan, THREADS};
-use crate::bench::figure::Figure;
 use crate::bench::load::{Load, one_size};
+use crate::bench::results::Figure;
 use crate::kernels::bench::{
     Places, Sizes, bench_churn_floor, bench_churn_mixed_floor, bench_heap_churn, bench_heap_churn_mixed,
 };

@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::bench::context::{Bench, GIB, Plan, THREADS};
-use crate::bench::figure::Figure;
 use crate::bench::load::{Load, WITHOUT_ALLOCATING, one_size};
+use crate::bench::results::Figure;
 use crate::bench::timing::BLOCK;
 use crate::kernels::bench::{
     CACHE_THREADS, Counter, Sizes, bench_alloc_floor, bench_heap_alloc_each, bench_heap_churn,

@@ -1,7 +1,7 @@
 //! Fixed costs of a heap: set-up time and metadata.
 
 use crate::bench::context::{Bench, GIB, Plan};
-use crate::bench::figure::{Bar, Figure};
+use crate::bench::results::{Bar, Figure};
 use crate::summary::Timing;
 use crate::{Error, Result};
 use std::time::Instant;

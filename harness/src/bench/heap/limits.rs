@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::bench::context::{Bench, GIB, Plan, THREADS};
-use crate::bench::figure::{Bar, Figure};
 use crate::bench::load::{Load, Pool, WITHOUT_ALLOCATING, check_addresses, one_size};
+use crate::bench::results::{Bar, Figure};
 use crate::kernels::bench::{
     Sizes, bench_alloc_floor, bench_heap_alloc, bench_heap_free, bench_heap_free_half,
 };

@@ -1,9 +1,9 @@
 //! The allocators whose calls are timed one by one.
 
 use super::malloc::Malloc;
-use super::operation::Operation::{self, Alloc, Churn, Free};
 use crate::OwnModule;
 use crate::bench::load::Load;
+use crate::bench::results::Operation::{self, Alloc, Churn, Free};
 use crate::suite_kernels::{
     suite_heap_alloc_latency, suite_heap_churn_latency, suite_heap_free_latency, suite_malloc_alloc_latency,
     suite_malloc_churn_latency, suite_malloc_free_latency,

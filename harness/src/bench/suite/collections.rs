@@ -2,10 +2,10 @@
 
 use super::contenders::Setup;
 use super::malloc::Malloc;
-use super::report::Collection;
 use super::results::Results;
 use crate::bench::context::Bench;
 use crate::bench::load::{Pool, one_size};
+use crate::bench::results::Collection;
 use crate::kernels::collections::{
     collect_map, collect_string, collect_vec, sum_of_map, sum_of_string, sum_of_vec,
 };

@@ -2,10 +2,10 @@
 
 use super::extent::Extent;
 use super::malloc::{CUDA_MALLOC, Malloc};
-use super::operation::Operation::{self, Alloc, Churn, Free};
 use crate::Result;
 use crate::bench::context::Bench;
 use crate::bench::load::{Load, Pool};
+use crate::bench::results::Operation::{self, Alloc, Churn, Free};
 use crate::kernels::bench::{
     bench_alloc_floor, bench_bump_alloc, bench_churn_strided_floor, bench_free_floor, bench_freelist_churn,
     bench_heap_alloc_each, bench_heap_churn, bench_heap_churn_cached, bench_heap_free_each,

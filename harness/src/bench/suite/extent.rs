@@ -1,8 +1,8 @@
 //! The extent of a suite: numbers of threads, sizes, rounds and time limits.
 
-use super::operation::Over;
-use super::report::Suite;
 use crate::bench::context::GIB;
+use crate::bench::results::Over;
+use crate::bench::results::Suite;
 use std::time::Duration;
 use warpheap::driver::Backend;
 

@@ -1,45 +1,8 @@
 //! The durations of single calls in one situation: percentiles and histograms.
 
-use super::operation::Operation;
-use crate::Name;
+use super::{Bin, Distribution, Latency, Operation};
 use crate::suite_kernels::{FAILED, NOT_CALLED};
 use crate::summary::Sorted;
-use serde::{Deserialize, Serialize};
-
-/// The durations of single calls in one situation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Latency {
-    /// Contender, operation and situation.
-    #[serde(default)]
-    pub name: String,
-    /// What was measured, as in a series.
-    pub contender: Name,
-    /// [`Operation::name`] of an allocation or a free.
-    pub operation: Name,
-    /// `one size`, `contention`, `near exhaustion` or `refill`.
-    pub situation: Name,
-    /// Threads of the kernel; 0 if unknown.
-    #[serde(default)]
-    pub threads: u32,
-    /// The size of the blocks; 0 if unknown.
-    #[serde(default)]
-    pub bytes: u32,
-    /// Unit of the durations: `cycles` of the multiprocessor's clock; `ns` on the CPU.
-    pub unit: Name,
-    /// Calls that failed.
-    #[serde(default)]
-    pub failed: u64,
-    /// The median duration of the calls that failed. `None` if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_p50: Option<u64>,
-    /// The longest call that failed. `None` if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_max: Option<u64>,
-    /// The calls that succeeded.
-    #[serde(flatten)]
-    pub distribution: Distribution,
-}
 
 impl Latency {
     /// Separates the durations of each launch into those of calls that succeeded and that failed.
@@ -76,43 +39,6 @@ pub(super) struct Call {
     pub situation: &'static str,
     pub threads: u32,
     pub bytes: u32,
-}
-
-/// The durations of the calls of all launches. A percentile is the median of those of the launches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Distribution {
-    /// The number of launches.
-    #[serde(default)]
-    pub launches: u32,
-    /// The number of calls.
-    pub calls: u64,
-    /// The median: half of the calls took at most this.
-    pub p50: u64,
-    /// 99 % of the calls took at most this.
-    #[serde(default)]
-    pub p99: u64,
-    /// 99.9 % of the calls took at most this.
-    pub p999: u64,
-    /// The smallest `p999` of a launch.
-    #[serde(default)]
-    pub p999_min: u64,
-    /// The largest `p999` of a launch.
-    #[serde(default)]
-    pub p999_max: u64,
-    /// The longest call.
-    pub max: u64,
-    /// Calls by duration, with four bins per doubling. Without the empty bins at both ends.
-    #[serde(default)]
-    pub histogram: Vec<Bin>,
-}
-
-/// Calls that took at most `upto`, and more than the `upto` of the previous bin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bin {
-    /// The upper bound, inclusive.
-    pub upto: u64,
-    /// The number of calls.
-    pub calls: u64,
 }
 
 impl Distribution {

@@ -7,9 +7,8 @@
 //! | file | what |
 //! |---|---|
 //! | `extent` | numbers of threads, sizes and limits of each suite |
-//! | `operation` | what threads do, and what varies |
 //! | `malloc`, `contenders` | what is measured |
-//! | `results`, `report` | the results of a running suite, and as they are written |
+//! | `results` | the results of a running suite |
 //! | `series` | times over the number of threads and over sizes |
 //! | `situations`, `calls`, `latency` | durations of single calls |
 //! | `collections` | Rust's collections over both allocators |
@@ -23,8 +22,6 @@ mod contenders;
 mod extent;
 mod latency;
 mod malloc;
-mod operation;
-mod report;
 mod results;
 mod run;
 mod series;
@@ -33,8 +30,9 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use super::results::{
+    Bin, Collection, Distribution, Drift, Fill, HeapLoad, Latency, Operation, Over, Point, Series, Suite,
+    SuiteReport, Survivors, Turn,
+};
 pub use aging::MOST_HEAP_BYTES;
-pub use latency::{Bin, Distribution, Latency};
-pub use operation::{Operation, Over};
-pub use report::{Collection, Drift, Fill, HeapLoad, Point, Series, Suite, SuiteReport, Survivors, Turn};
 pub use run::{SuiteConfig, kernels, run};

@@ -1,9 +1,9 @@
 //! The results of a running suite, and what it leaves out.
 
 use super::extent::Extent;
-use super::report::{Suite, SuiteReport};
 use crate::Result;
-use crate::bench::run::BenchReport;
+use crate::bench::results::BenchReport;
+use crate::bench::results::{Suite, SuiteReport};
 use std::time::{Duration, Instant};
 use warpheap::driver::Backend;
 

@@ -3,11 +3,11 @@
 use super::contenders::{Contender, FLOOR, KINDS, Kind, Setup, TURNS};
 use super::extent::BYTES_OVER_THREADS;
 use super::malloc::CUDA_MALLOC;
-use super::operation::{Operation, Over};
-use super::report::{Point, Series};
 use super::results::Results;
 use crate::Result;
 use crate::bench::load::{after_the_first, one_size};
+use crate::bench::results::{Operation, Over};
+use crate::bench::results::{Point, Series};
 use crate::summary::Timing;
 use std::cell::RefCell;
 

@@ -10,11 +10,12 @@
 use super::calls::{Calls, Durations, TURNS, Timed};
 use super::contenders::{HEAP, Setup};
 use super::extent::BYTES_OVER_THREADS;
-use super::latency::{Call, Latency};
+use super::latency::Call;
 use super::malloc::CUDA_MALLOC;
-use super::operation::Operation;
 use super::results::Results;
 use crate::bench::load::{Load, Pool, one_size};
+use crate::bench::results::Latency;
+use crate::bench::results::Operation;
 use crate::bench::timing::BLOCK;
 use crate::kernels::bench::{Order, bench_heap_free};
 use crate::{Error, Result};

@@ -5,10 +5,10 @@
 use super::contenders::HEAP;
 use super::extent::{BYTES_OVER_THREADS, Extent};
 use super::malloc::{self, CUDA_MALLOC};
-use super::operation::{Operation, Over};
-use super::report::{Point, SuiteReport};
 use super::{collections, series, situations};
-use crate::bench::figure::{Bar, Figure};
+use crate::bench::results::{Bar, Figure};
+use crate::bench::results::{Operation, Over};
+use crate::bench::results::{Point, SuiteReport};
 use crate::summary::Timing;
 
 /// Minimum speedup over CUDA's `malloc`.

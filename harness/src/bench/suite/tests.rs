@@ -5,15 +5,15 @@ mod failures;
 
 use super::contenders::{KINDS, Setup};
 use super::extent::{Extent, LoadExtent};
-use super::latency::Latency;
 use super::malloc::{CUDA_MALLOC, Malloc};
-use super::operation::{Operation, Over};
-use super::report::{Series, Suite, SuiteReport};
 use super::results::Results;
 use super::run::run_extent;
 use super::{calls, collections, kernels, series, situations, targets};
 use crate::OwnModule;
 use crate::bench::context::Bench;
+use crate::bench::results::Latency;
+use crate::bench::results::{Operation, Over};
+use crate::bench::results::{Series, Suite, SuiteReport};
 use std::time::Duration;
 use warpheap::driver::{Backend, Device};
 use warpheap::simt::{Executor, Mode};

@@ -6,7 +6,7 @@
 //! granted although it fits beside the survivors is *persistent*.
 
 use super::places::{self, Block, Counts, Places, check_apart, class_bytes};
-use crate::bench::suite::report::{Drift, Survivors};
+use crate::bench::results::{Drift, Survivors};
 use crate::bench::timing::Timer;
 use crate::kernels::bench::common::mix;
 use crate::kernels::bench::{Draw, Stripe, bench_load_fill};

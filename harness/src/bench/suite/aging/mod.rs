@@ -14,11 +14,11 @@ mod tests;
 
 use super::contenders::Setup;
 use super::extent::LoadExtent;
-use super::report::{Drift, Survivors};
 use super::results::Results;
 use crate::Result;
 use crate::bench::context::GIB;
-use crate::bench::figure::{Bar, Figure};
+use crate::bench::results::{Bar, Figure};
+use crate::bench::results::{Drift, Survivors};
 use crate::kernels::bench::{
     Draw, bench_heap_free_sparse, bench_load_fill, bench_load_turn, bench_load_turn_floor,
 };

@@ -3,8 +3,8 @@
 use super::places::{self, Block, Places, check_apart, fits};
 use crate::Result;
 use crate::bench::load::Pool;
+use crate::bench::results::{Fill, HeapLoad, Turn, percent};
 use crate::bench::suite::extent::LoadExtent;
-use crate::bench::suite::report::{Fill, HeapLoad, Turn, percent};
 use crate::bench::timing::Timer;
 use crate::kernels::bench::{Draw, Stripe, bench_load_fill, bench_load_turn};
 use crate::summary::Spread;

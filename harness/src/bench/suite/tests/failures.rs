@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::bench::load::Pool;
+use crate::bench::results::Latency;
 use crate::bench::suite::contenders::{Kind, Setup};
-use crate::bench::suite::latency::Latency;
 use crate::kernels::collections::{collect_vec, sum_of_map, sum_of_vec};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use warpheap_device::kernel::DeviceSlice;

@@ -16,6 +16,16 @@ pub enum Bar {
     AtLeast,
 }
 
+impl Bar {
+    /// Whether `value` meets `bar`.
+    pub(crate) fn is_met(self, value: f64, bar: f64) -> bool {
+        match self {
+            Bar::AtMost => value <= bar,
+            Bar::AtLeast => value >= bar,
+        }
+    }
+}
+
 /// One figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -89,10 +99,7 @@ impl Figure {
 
     /// Sets value, unit and bar.
     pub(super) fn measured_by(self, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Figure {
-        let passed = match holds {
-            Bar::AtMost => value <= bar,
-            Bar::AtLeast => value >= bar,
-        };
+        let passed = holds.is_met(value, bar);
         let value = value.is_finite().then_some(value);
         Figure { value, unit: unit.into(), holds, bar, passed, ..self }
     }
@@ -114,8 +121,8 @@ impl Figure {
     }
 }
 
-/// All figures of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The figures of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BenchReport {
     /// Threads in a block.
@@ -501,7 +508,7 @@ impl Drift {
 }
 
 /// All results of a suite.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuiteReport {
     /// Its extent. `None` for figures alone, and in results of another program.
@@ -535,12 +542,11 @@ pub struct SuiteReport {
     pub bench: BenchReport,
 }
 
-/// Figures without a suite.
-impl From<BenchReport> for SuiteReport {
-    fn from(bench: BenchReport) -> SuiteReport {
-        let (notes, series, latency, collections, load, drift) = Default::default();
-        let (suite, simulated, seconds) = (None, false, 0.0);
-        SuiteReport { suite, simulated, seconds, notes, series, latency, collections, load, drift, bench }
+impl SuiteReport {
+    /// Before any result.
+    pub(super) fn of(suite: Option<Suite>, block: u32, rounds: u32) -> SuiteReport {
+        let bench = BenchReport { block, rounds, ..BenchReport::default() };
+        SuiteReport { suite, bench, ..SuiteReport::default() }
     }
 }
 

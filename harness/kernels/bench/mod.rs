@@ -3,13 +3,11 @@
 
 pub(crate) mod common;
 mod heap;
-mod heap_groups;
 mod load;
 mod pools;
 
 pub(super) use common::count;
 pub use common::{Counter, Order, Sizes};
 pub use heap::*;
-pub use heap_groups::*;
 pub use load::*;
 pub use pools::*;

@@ -1,27 +1,23 @@
 //! Figures on the CPU, with a 256th of the threads and memory: each is measured, finds no fault,
 //! and launches only its own kernels. Their times mean nothing.
 
-use super::context::Bench;
-use super::run::{measure, plans};
-use super::{BenchConfig, BenchReport, kernels};
+use super::*;
 use warpheap::Device;
 
 /// A 256th: a single thread block in the smallest figure.
 const SHRINK: u32 = 8;
 
-/// Measures the figures with names that contain `only`, each with a module of the kernels in its
+/// Measures the figures with names that contain `part`, each with a module of the kernels in its
 /// plan.
-fn measured(only: &str) -> BenchReport {
-    let config = BenchConfig { rounds: 1, only: Some(only.into()) };
-    let (figures, left_out, wrong) = Default::default();
-    let mut all = BenchReport { block: 0, rounds: 1, figures, left_out, wrong };
-    for plan in plans(&config) {
+fn measured(part: &str) -> BenchReport {
+    let mut all = SuiteReport::of(None, BLOCK, 1).bench;
+    for plan in figures::plans(Some(part)) {
         let device = Device::cpu();
         let module = device.native_kernels(&plan.kernels().collect::<Vec<_>>()).unwrap();
-        let bench = Bench::new(&device, &module, 1, SHRINK).unwrap();
+        let bench = Bench::new(&device, &module, Rounds::of(1), SHRINK).unwrap();
         let name = plan.name.clone();
-        let report =
-            measure(&bench, vec![plan], &mut |_| ()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let report = super::measure(&bench, vec![plan], &mut |_| ());
+        let report = report.unwrap_or_else(|error| panic!("{name}: {error}")).bench;
         assert_eq!((&report.left_out, &report.wrong), (&Vec::new(), &Vec::new()));
         all.figures.extend(report.figures);
     }
@@ -36,8 +32,9 @@ fn the_pools_are_measured() {
 
 #[test]
 fn a_module_is_asked_for_what_its_figures_launch() {
-    let of = |only: &str| {
-        let mut kernels = kernels(&BenchConfig { rounds: 1, only: Some(only.into()) });
+    let of = |part: &str| {
+        let config = BenchConfig { figure: Some(part.into()), ..BenchConfig::default() };
+        let mut kernels = kernels(&config);
         kernels.sort_unstable();
         kernels.dedup();
         kernels
@@ -48,7 +45,7 @@ fn a_module_is_asked_for_what_its_figures_launch() {
     // Named by no other figure.
     assert_eq!(of("whole blocks"), of("heap alloc for whole blocks"));
     assert!(of("churn").iter().all(|kernel| !kernel.contains("heap")));
-    assert!(kernels(&BenchConfig { rounds: 1, only: None }).iter().all(|kernel| !kernel.contains("heap")));
+    assert!(kernels(&BenchConfig::default()).iter().all(|kernel| !kernel.contains("heap")));
 }
 
 fn names(report: &BenchReport) -> Vec<&str> {

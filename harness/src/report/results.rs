@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use warpheap::{DeviceInfo, KernelImage};
-use warpheap_harness::bench::BenchReport;
 use warpheap_harness::bench::suite::SuiteReport;
 use warpheap_harness::pool_tools::bench::PoolBenchReport;
 use warpheap_harness::stress::{AllocatorKind, StressReport};
@@ -74,12 +73,6 @@ pub enum Data {
     Stress(StressResults),
     /// `warpheap pool bench`
     Pools(PoolBenchReport),
-}
-
-impl From<BenchReport> for Data {
-    fn from(report: BenchReport) -> Data {
-        Data::Bench(report.into())
-    }
 }
 
 impl From<SuiteReport> for Data {

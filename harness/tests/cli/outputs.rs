@@ -227,7 +227,7 @@ fn texts() -> Vec<String> {
     let to_null = |line: &String| format!("{line} /dev/null");
     let mut all: Vec<String> = options().iter().filter(|line| !line.contains("CHART")).map(to_null).collect();
     all.push("stress --delays list".into());
-    all.push("bench --suite quick --backend cpu --rounds 1".into());
+    all.push("bench --suite load --backend cpu --heap 1MiB".into());
     all.extend(commands().iter().map(|command| format!("{command} --help")));
     all.extend(["--help", "--version", "help", "pool --help"].map(String::from));
     all

@@ -121,7 +121,7 @@ fn check_registers(ptxas: &Path, images: &[KernelImage], image: &str, arch: &str
 
 /// Kernels that a run loads separately compile to the same code as within the full module.
 fn check_cuts(ptxas: &Path, image: &KernelImage, arch: &str, among_all: &[Usage]) {
-    let config = BenchConfig { rounds: 1, only: Some("heap alloc, 16 B".into()) };
+    let config = BenchConfig { figure: Some("heap alloc, 16 B".into()), ..BenchConfig::default() };
     let stress = StressConfig::new().allocator(AllocatorKind::Heap).kernels();
     for (what, kernels) in [("the heap's stress", stress), ("a figure", bench::kernels(&config))] {
         let ptx = image.ptx_of(&kernels).unwrap();

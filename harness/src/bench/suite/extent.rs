@@ -1,8 +1,7 @@
 //! The extent of a suite: numbers of threads, sizes, rounds and time limits.
 
-use super::operation::Over;
-use super::report::Suite;
-use crate::bench::context::GIB;
+use super::{Over, Suite};
+use crate::bench::engine::GIB;
 use std::time::Duration;
 use warpheap::driver::Backend;
 
@@ -79,9 +78,8 @@ impl Extent {
         }
     }
 
-    /// Small enough for a simulation of a few cores.
-    /// On the CPU. The limits of time are far above what a busy machine takes: it measures the same
-    /// points as an idle one.
+    /// On the CPU, small enough for a few cores. The limits of time are far above what a busy
+    /// machine takes: it measures the same points as an idle one.
     fn simulated() -> Extent {
         Extent {
             rounds: 3,

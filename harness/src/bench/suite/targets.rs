@@ -2,13 +2,11 @@
 //!
 //! Each target is a figure, or an entry of `wrong` that says why it was not measured.
 
-use super::contenders::HEAP;
 use super::extent::{BYTES_OVER_THREADS, Extent};
-use super::malloc::{self, CUDA_MALLOC};
-use super::operation::{Operation, Over};
-use super::report::{Point, SuiteReport};
-use super::{collections, series, situations};
-use crate::bench::figure::{Bar, Figure};
+use super::series::{self, HEAP};
+use super::{Operation, Over, Point, SuiteReport, collections, latency};
+use crate::bench::results::{Bar, Figure};
+use crate::bench::subjects::{CUDA_MALLOC, LEFT_OUT};
 use crate::summary::Timing;
 
 /// Minimum speedup over CUDA's `malloc`.
@@ -60,17 +58,17 @@ fn speedup(report: &SuiteReport, name: &str, operation: Operation, threads: u32)
 /// A point without failed operations.
 fn point<'a>(
     report: &'a SuiteReport,
-    contender: &str,
+    kind: &str,
     operation: Operation,
     threads: u32,
 ) -> Result<&'a Point, String> {
-    let meant = (contender, operation.name(), Over::Threads.name());
+    let meant = (kind, operation.name(), Over::Threads.name());
     let series = report.series.iter().find(|one| (&*one.contender, &*one.operation, &*one.over) == meant);
     let mut points = series.iter().flat_map(|series| &series.points);
     match points.find(|point| point.x == u64::from(threads)) {
-        None => Err(why(report, &series::name(contender, operation, Over::Threads))),
+        None => Err(why(report, &series::name(kind, operation, Over::Threads))),
         Some(point) if point.failed == 0 => Ok(point),
-        Some(point) => Err(format!("{} operations of {contender} failed", point.failed)),
+        Some(point) => Err(format!("{} operations of {kind} failed", point.failed)),
     }
 }
 
@@ -78,7 +76,7 @@ fn point<'a>(
 fn why(report: &SuiteReport, measurement: &str) -> String {
     let bench = &report.bench;
     let said = bench.left_out.iter().chain(&bench.wrong).find(|entry| entry.starts_with(measurement));
-    let missing = || report.notes.iter().find(|note| note.starts_with(malloc::LEFT_OUT));
+    let missing = || report.notes.iter().find(|note| note.starts_with(LEFT_OUT));
     said.or_else(missing).cloned().unwrap_or_else(|| format!("{measurement} has no such result"))
 }
 
@@ -96,10 +94,10 @@ fn of_collection(report: &SuiteReport, name: &str, collection: &str) -> Measured
 
 /// The longest calls of the heap, if all calls succeeded.
 fn tail(report: &SuiteReport, name: &str, callers: u32) -> Measured {
-    let meant = (HEAP, Operation::Alloc.name(), situations::ONE_SIZE, callers);
+    let meant = (HEAP, Operation::Alloc.name(), latency::ONE_SIZE, callers);
     let mut all = report.latency.iter();
     let found = all.find(|one| (&*one.contender, &*one.operation, &*one.situation, one.threads) == meant);
-    let latency = found.ok_or_else(|| why(report, situations::OF_THE_HEAP))?;
+    let latency = found.ok_or_else(|| why(report, latency::OF_THE_HEAP))?;
     if latency.failed != 0 {
         return Err(format!("{} calls failed", latency.failed));
     }

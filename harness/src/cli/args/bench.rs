@@ -3,6 +3,7 @@
 use super::super::parse;
 use super::{CompareArgs, LaunchArgs, OutputArgs, PageArgs};
 use clap::Args;
+use warpheap_harness::bench::BenchConfig;
 use warpheap_harness::bench::suite::Suite;
 
 pub const BENCH_EXAMPLES: &str = "\
@@ -50,4 +51,12 @@ pub struct BenchArgs {
     pub page: PageArgs,
     #[command(flatten)]
     pub compare: CompareArgs,
+}
+
+impl BenchArgs {
+    /// What is measured.
+    pub fn config(&self) -> BenchConfig {
+        let figure = (self.figure != "all").then(|| self.figure.clone());
+        BenchConfig { suite: self.suite, figure, rounds: self.rounds, heaps: self.heap.clone() }
+    }
 }

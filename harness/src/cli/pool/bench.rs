@@ -2,6 +2,7 @@
 
 use super::super::args::PoolBenchArgs;
 use super::super::backend::choose_bare;
+use super::super::bench::end;
 use super::super::console::Console;
 use super::super::report::{old, report_run};
 use super::super::results::{watchdog, write_results};
@@ -125,19 +126,13 @@ fn conclude(report: &PoolBenchReport, console: &Console) -> Status {
         console.say(format_args!("\n{}", table.render()));
     }
     console.say("");
-    report.left_out.iter().for_each(|what| console.say(format_args!("left out: {what}")));
-    report.wrong.iter().for_each(|what| console.say(format_args!("WRONG: {what}")));
     let held: Vec<_> = report.judged().filter(|(_, counts, _)| *counts).collect();
     let met = held.iter().filter(|(_, _, judged)| judged.met).count();
-    match held.len() {
-        0 => console.say("no target applies to these pools"),
-        all => console.say(format_args!("{met} of {all} targets are met")),
-    }
-    match met == held.len() {
-        _ if !report.wrong.is_empty() => Status::Failed,
-        true => Status::Clean,
-        false => Status::Fault,
-    }
+    let summary = match held.len() {
+        0 => "no target applies to these pools".to_owned(),
+        all => format!("{met} of {all} targets are met"),
+    };
+    end(&report.left_out, &report.wrong, Some(summary), met == held.len(), console)
 }
 
 fn pair(figure: &PairFigure) -> Vec<String> {

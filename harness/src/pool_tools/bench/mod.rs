@@ -11,29 +11,101 @@
 //!
 //! No first use is timed: every pool is warmed up by the same calls that are timed afterwards.
 //!
-//! `pairs` and `random` measure, `report` judges.
+//! `pairs` and `random` measure, `results` judges.
 
-mod comparison;
-mod config;
 mod pairs;
 mod random;
-mod report;
+mod results;
 #[cfg(test)]
 mod tests;
 
-pub use comparison::{Comparison, Judged};
-pub use config::{ALLOCATIONS, CAP, PoolBenchConfig};
-pub use pairs::PairFigure;
-pub use random::RandomFigure;
-pub use report::PoolBenchReport;
+pub use results::{Comparison, Judged, PairFigure, PoolBenchReport, RandomFigure};
 
-use crate::pool_tools::kinds::PoolKind;
-use crate::{Error, Result};
-use warpheap::driver::{Backend, Device};
+use crate::bench::engine::Run;
+use crate::pool_tools::kinds::{POOLS, PoolKind};
+use crate::{Result, threads};
+use results::{LARGEST, MIB};
+use std::time::Duration;
+use warpheap::Bytes;
+use warpheap::driver::{Backend, Device, DeviceInfo};
+use warpheap::error::InvalidConfig;
+
+/// The most random allocations. Their script takes some GiB.
+const MAX_ALLOCATIONS: u32 = 1 << 24;
+/// Number of random allocations on a GPU, as in RMM's benchmark.
+pub const ALLOCATIONS: u32 = 100_000;
+/// Maximum live bytes of the random allocations, as in RMM's benchmark.
+pub const CAP: u64 = 16_000 * MIB;
+/// The same two on the CPU, where the driver's memory is the program's own heap, cleared at each
+/// allocation.
+const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct PoolBenchConfig {
+    /// The pools. Comparisons need the driver's memory among them.
+    pub pools: Vec<&'static PoolKind>,
+    /// Only figures whose name contains this.
+    pub only: Option<String>,
+    /// Timed rounds of each pair, after 3 untimed ones; at least 1.
+    pub rounds: u32,
+    /// Host threads of the multi-threaded pairs, from 1 to 1024.
+    pub threads: u32,
+    /// Number of random allocations, from 1 to 2^24.
+    pub allocations: u32,
+    /// Maximum live bytes of the random allocations; at least 64 MiB.
+    pub cap_bytes: u64,
+    /// Determines all sizes and the order of frees.
+    pub seed: u64,
+}
+
+impl PoolBenchConfig {
+    /// The configuration that the bars refer to, with all pools. The CPU makes fewer random
+    /// allocations. Their cap is lower on the CPU, and on a GPU with less than one and a half times
+    /// the cap free.
+    pub fn for_device(info: &DeviceInfo) -> PoolBenchConfig {
+        let (allocations, cap) = if info.backend == Backend::Cuda { (ALLOCATIONS, CAP) } else { ON_CPU };
+        // Pools round sizes up.
+        let max = info.memory_free / 3 * 2 / MIB * MIB;
+        PoolBenchConfig {
+            pools: POOLS.iter().collect(),
+            only: None,
+            rounds: 10,
+            threads: 16,
+            allocations,
+            cap_bytes: cap.min(max).max(LARGEST),
+            seed: 1,
+        }
+    }
+
+    /// Rejects an impossible configuration.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
+    /// allocation, and for more host threads or
+    /// allocations than there can be.
+    pub fn check(&self) -> warpheap::Result<()> {
+        let invalid = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
+        if self.cap_bytes < LARGEST {
+            let why = format!("a single random allocation may have {}", Bytes(LARGEST));
+            return invalid("cap", Bytes(self.cap_bytes).to_string(), why);
+        }
+        if self.allocations > MAX_ALLOCATIONS {
+            let why = format!("it must be at most {MAX_ALLOCATIONS}");
+            return invalid("allocations", self.allocations.to_string(), why);
+        }
+        threads::check(self.threads as usize)
+    }
+
+    /// Whether the figure of this name is selected.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+}
 
 /// Names of all figures.
 pub fn names() -> impl Iterator<Item = String> {
-    let pairs = [pairs::ONE_SIZE, pairs::MIXED_SIZES].into_iter().map(String::from);
+    let pairs = [results::ONE_SIZE, results::MIXED_SIZES].into_iter().map(String::from);
     pairs.chain(random::MAX_BYTES.into_iter().map(random::name))
 }
 
@@ -48,87 +120,42 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<PoolBenchReport> {
     config.check()?;
-    let report = PoolBenchReport {
+    let mut report = PoolBenchReport {
         rounds: config.rounds.max(1),
         cap_bytes: config.cap_bytes,
         seed: config.seed,
         has_bars: device.backend() == Backend::Cuda,
         ..PoolBenchReport::default()
     };
-    let mut bench = Bench { device, config, report, progress };
-    for kind in config.pools.iter().filter(|kind| !kind.reuses) {
-        let why = format!("pool {}: it does not reuse freed blocks", kind.name);
-        bench.report.left_out.push(why);
+    let mut run = Run::new(progress, Duration::MAX, |error| !error.is_fatal());
+    let (pools, others): (Vec<&PoolKind>, Vec<&PoolKind>) = config.pools.iter().partition(|kind| kind.reuses);
+    run.left_out
+        .extend(others.iter().map(|kind| format!("pool {}: it does not reuse freed blocks", kind.name)));
+    for (name, layouts) in pairs::sizes(config.seed) {
+        let mut counts = vec![1, config.threads.max(1)];
+        counts.dedup();
+        for threads in counts.into_iter().filter(|_| config.wants(name)) {
+            for kind in &pools {
+                let what = format!("{name}, {threads} host threads, pool {}", kind.name);
+                let pair = || pairs::pair(device, report.rounds, name, kind, &layouts, threads);
+                let figure = run.measure(&what, pair)?;
+                report.pairs.extend(figure);
+            }
+        }
     }
-    bench.pairs()?;
-    bench.random()?;
-    let mut report = bench.report;
-    report::judge(&mut report);
+    for max_bytes in random::MAX_BYTES {
+        let name = random::name(max_bytes);
+        if !config.wants(&name) {
+            continue;
+        }
+        let script = random::draw(config.allocations, max_bytes, config.cap_bytes, config.seed);
+        for kind in &pools {
+            let what = format!("{name}, pool {}", kind.name);
+            let random = || random::random(device, &name, kind, &script, max_bytes);
+            report.random.extend(run.measure(&what, random)?);
+        }
+    }
+    (report.left_out, report.wrong) = (run.left_out, run.wrong);
+    results::judge(&mut report);
     Ok(report)
-}
-
-struct Bench<'a> {
-    device: &'a Device,
-    config: &'a PoolBenchConfig,
-    report: PoolBenchReport,
-    progress: &'a mut dyn FnMut(&str),
-}
-
-impl Bench<'_> {
-    /// The pools that can be measured.
-    fn pools(&self) -> impl Iterator<Item = &'static PoolKind> + use<> {
-        self.config.pools.clone().into_iter().filter(|kind| kind.reuses)
-    }
-
-    fn pairs(&mut self) -> Result<()> {
-        for (name, layouts) in pairs::sizes(self.config.seed) {
-            let mut counts = vec![1, self.config.threads.max(1)];
-            counts.dedup();
-            for threads in counts.into_iter().filter(|_| self.config.wants(name)) {
-                for kind in self.pools() {
-                    let (device, config) = (self.device, self.config);
-                    let measure = || pairs::pair(device, config, name, kind, &layouts, threads);
-                    let figure = self.keep(&format!("{name}, {threads} host threads"), kind, measure)?;
-                    self.report.pairs.extend(figure);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn random(&mut self) -> Result<()> {
-        let PoolBenchConfig { allocations, cap_bytes, seed, .. } = *self.config;
-        for max_bytes in random::MAX_BYTES {
-            let name = random::name(max_bytes);
-            if !self.config.wants(&name) {
-                continue;
-            }
-            let script = random::draw(allocations, max_bytes, cap_bytes, seed);
-            for kind in self.pools() {
-                let device = self.device;
-                let measure = || random::random(device, &name, kind, &script, max_bytes);
-                let figure = self.keep(&name, kind, measure)?;
-                self.report.random.extend(figure);
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps a figure, or why there is none. Fails if the device is unusable.
-    fn keep<T>(
-        &mut self,
-        name: &str,
-        pool: &PoolKind,
-        measure: impl FnOnce() -> Result<T>,
-    ) -> Result<Option<T>> {
-        let name = format!("{name}, pool {}", pool.name);
-        (self.progress)(&name);
-        match measure() {
-            Ok(figure) => return Ok(Some(figure)),
-            Err(error) if error.is_fatal() => return Err(error),
-            Err(error @ Error::WrongResult { .. }) => self.report.wrong.push(error.to_string()),
-            Err(error) => self.report.left_out.push(format!("{name}: {error}")),
-        }
-        Ok(None)
-    }
 }

@@ -3,16 +3,15 @@
 //! A round makes as many passes over the sizes as take two milliseconds, and at least one. Threads
 //! start a round together; each is timed separately.
 
-use super::comparison::Comparison;
-use super::config::{MIB, PoolBenchConfig};
+use super::results::{Comparison, LARGEST, MIB, MIXED_SIZES, ONE_SIZE, PairFigure};
+use crate::bench::engine::Rounds;
 use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::script::Demand;
 use crate::summary::Spread;
 use crate::threads::start;
-use crate::{Error, Name, Result};
+use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
 use std::sync::{Barrier, PoisonError, RwLock};
 use std::thread;
@@ -20,8 +19,6 @@ use std::time::{Duration, Instant};
 use warpheap::driver::{Device, Stream};
 use warpheap::host_pools::DeviceAllocator;
 
-/// Untimed rounds before the timed ones.
-const WARM_UP: u32 = 3;
 /// Minimum duration of a round of one thread.
 const ROUND: Duration = Duration::from_millis(2);
 /// Maximum number of passes in a round.
@@ -29,30 +26,6 @@ const MAX_PASSES: u32 = 1 << 20;
 /// Number of sizes in a pass over mixed sizes.
 const MIXED: usize = 256;
 const ALIGN: usize = 256;
-
-pub(super) const ONE_SIZE: &str = "pair of 1 MiB";
-pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
-
-/// Duration of an allocation with its free.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PairFigure {
-    /// Name of the sizes.
-    pub name: Name,
-    /// Name of the pool.
-    pub pool: Name,
-    /// Host threads, each with a stream.
-    pub threads: u32,
-    /// Pairs per round and thread.
-    pub pairs: u64,
-    /// Nanoseconds per pair over the rounds, as the mean of all threads.
-    pub ns: Spread,
-    /// Nanoseconds per pair of the slowest thread of each round.
-    pub slowest_ns: Spread,
-    /// The figure beside those of the driver, and its bars.
-    #[serde(flatten)]
-    pub comparison: Comparison,
-}
 
 /// The sizes of each figure.
 pub(super) fn sizes(seed: u64) -> [(&'static str, Vec<Layout>); 2] {
@@ -62,7 +35,7 @@ pub(super) fn sizes(seed: u64) -> [(&'static str, Vec<Layout>); 2] {
 /// Measures a pool: one figure for these sizes and host threads.
 pub(super) fn pair(
     device: &Device,
-    config: &PoolBenchConfig,
+    rounds: u32,
     name: &'static str,
     kind: &PoolKind,
     layouts: &[Layout],
@@ -72,7 +45,7 @@ pub(super) fn pair(
     let course = Course { pool: &pool, layouts, passes: 1 };
     let course = Course { passes: course.passes_of_a_round()?, ..course };
     let pairs = u64::from(course.passes) * layouts.len() as u64;
-    let rounds = course.run(threads, config.rounds.max(1))?;
+    let rounds = course.run(threads, rounds)?;
     let used = pool.usage().used_bytes;
     if used > 0 {
         let found = format!("{used} B are in use after all blocks were freed");
@@ -98,7 +71,7 @@ fn layout(bytes: usize) -> Layout {
 
 /// Sizes with uniformly distributed logarithms.
 fn mixed(seed: u64) -> Vec<Layout> {
-    let (min, max) = (256_f64.ln(), ((64 * MIB) as f64).ln());
+    let (min, max) = (256_f64.ln(), (LARGEST as f64).ln());
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut size = || {
         // 53 random bits, the precision of an `f64`.
@@ -183,18 +156,15 @@ impl Course<'_> {
     /// others would wait for it.
     fn work(&self, rounds: u32, together: &Barrier) -> warpheap::Result<Vec<Duration>> {
         let mut stream = self.pool.device().stream();
-        let mut times = Vec::new();
-        for round in 0..WARM_UP + rounds {
+        let times = Rounds::of(rounds).run(|| {
             together.wait();
-            if let Ok(of_thread) = &stream {
-                match self.round(of_thread) {
-                    Ok(time) if round >= WARM_UP => times.push(time),
-                    Ok(_) => {}
-                    Err(error) => stream = Err(error),
-                }
-            }
-        }
-        stream.map(|_| times)
+            let time = stream.as_ref().map(|stream| self.round(stream)).unwrap_or(Ok(Duration::ZERO));
+            Ok(time.unwrap_or_else(|error| {
+                stream = Err(error);
+                Duration::ZERO
+            }))
+        });
+        stream.and(times)
     }
 }
 

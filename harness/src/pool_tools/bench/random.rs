@@ -9,15 +9,13 @@
 //! They run twice on one pool: once to record the memory it holds after each call, and once for the
 //! time.
 
-use super::comparison::Comparison;
-use super::config::{LARGEST, MIB};
+use super::results::{Comparison, LARGEST, MIB, RandomFigure};
 use crate::pool_tools::kinds::PoolKind;
 use crate::pool_tools::player::{Hosts, play, time};
 use crate::pool_tools::script::Script;
-use crate::{Error, Name, Result};
+use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 use std::alloc::Layout;
 use warpheap::driver::Device;
 
@@ -27,37 +25,6 @@ pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
 const ALLOCATIONS_PERCENT: u64 = 73;
 /// RMM's alignment of every allocation.
 const ALIGN: usize = 256;
-
-/// Result of the random allocations.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct RandomFigure {
-    /// Name of the sizes.
-    pub name: String,
-    /// Name of the pool.
-    pub pool: Name,
-    /// The largest size, in bytes.
-    pub max_bytes: u64,
-    /// Number of allocations, and of frees.
-    pub allocations: u64,
-    /// Seconds in all calls.
-    pub seconds: f64,
-    /// Nanoseconds per call.
-    pub call_ns: f64,
-    /// High-water mark of live bytes.
-    pub peak_live_bytes: u64,
-    /// High-water mark of live bytes, as rounded up by the pool.
-    pub peak_used_bytes: u64,
-    /// High-water mark of bytes that the pool reserved on the device.
-    pub peak_reserved_bytes: u64,
-    /// Peak reserved over peak live.
-    pub reserved_ratio: f64,
-    /// Allocations that failed because the pool was out of memory.
-    pub failed_allocations: u64,
-    /// The figure beside those of the driver, and its bars.
-    #[serde(flatten)]
-    pub comparison: Comparison,
-}
 
 /// Name of the figure with sizes to `max_bytes`.
 pub(super) fn name(max_bytes: u64) -> String {

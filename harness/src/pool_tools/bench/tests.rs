@@ -1,4 +1,4 @@
-use super::config::{LARGEST, MIB, ON_CPU};
+use super::results::{MIXED_SIZES, ONE_SIZE};
 use super::*;
 use crate::Error;
 use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind, Spread};
@@ -44,10 +44,10 @@ fn figures_are_held_to_the_bars_exactly() {
     let judged = |more: f64| {
         let mut report = PoolBenchReport { has_bars: true, ..PoolBenchReport::default() };
         for (name, threads, driver, pool, caching, blocks) in [
-            (pairs::ONE_SIZE, 1, 46_000.0, 230.0, 46.0, 60.0),
-            (pairs::ONE_SIZE, 16, 100_000.0, 500.0, 100.0, 100.0),
-            (pairs::MIXED_SIZES, 1, 1e6, 600.0, 120.0, 1.0),
-            (pairs::MIXED_SIZES, 16, 1e6, 5000.0, 1000.0, 1.0),
+            (ONE_SIZE, 1, 46_000.0, 230.0, 46.0, 60.0),
+            (ONE_SIZE, 16, 100_000.0, 500.0, 100.0, 100.0),
+            (MIXED_SIZES, 1, 1e6, 600.0, 120.0, 1.0),
+            (MIXED_SIZES, 16, 1e6, 5000.0, 1000.0, 1.0),
         ] {
             report.pairs.push(pair(DRIVER, name, threads, driver));
             report.pairs.push(pair(DRIVER_POOL, name, threads, pool));
@@ -60,7 +60,7 @@ fn figures_are_held_to_the_bars_exactly() {
             ..random(CACHING, 0.0432 + 1e-3 * more, 115 + more as u64)
         };
         report.random = vec![random(DRIVER, 8.0, 100), slow, random(BLOCKS, 9.0, 999)];
-        report::judge(&mut report);
+        results::judge(&mut report);
         assert_eq!(report.pairs[0].comparison.driver_ratio, Some(1.0));
         assert!(report.pairs[0].comparison.bars.is_empty(), "the driver is held to nothing");
         met(&report)
@@ -73,9 +73,9 @@ fn figures_are_held_to_the_bars_exactly() {
 
 #[test]
 fn bars_are_held_on_a_gpu_alone() {
-    let measured = vec![pair(DRIVER, pairs::ONE_SIZE, 1, 50.0), pair(CACHING, pairs::ONE_SIZE, 1, 25.0)];
+    let measured = vec![pair(DRIVER, ONE_SIZE, 1, 50.0), pair(CACHING, ONE_SIZE, 1, 25.0)];
     let mut report = PoolBenchReport { pairs: measured, ..PoolBenchReport::default() };
-    report::judge(&mut report);
+    results::judge(&mut report);
     assert_eq!((report.pairs[1].comparison.driver_ratio, report.judged().count()), (Some(2.0), 0));
     assert_eq!(report.pairs[1].comparison.driver_pool_ratio, None);
 }
@@ -141,7 +141,7 @@ fn a_thread_that_cannot_be_started_ends_a_figure() {
     let config = PoolBenchConfig {
         rounds: 1,
         threads: 3,
-        only: Some(pairs::ONE_SIZE.into()),
+        only: Some(ONE_SIZE.into()),
         pools: PoolKind::find(DRIVER).into_iter().collect(),
         ..PoolBenchConfig::for_device(&device.info().unwrap())
     };

@@ -1,11 +1,125 @@
-//! The measured figures of all pools: their ratios to the driver, and their bars.
+//! The results of all pools, as they are written and read: their ratios to the driver, and their
+//! bars.
 
-use super::comparison::{Comparison, Judged};
-use super::config::LARGEST;
-use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
-use super::random::RandomFigure;
-use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
+use crate::Name;
+use crate::bench::Bar;
+use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, PoolKind};
+use crate::summary::Spread;
 use serde::{Deserialize, Serialize};
+
+pub(super) const MIB: u64 = 1 << 20;
+/// The largest random allocation.
+pub(super) const LARGEST: u64 = 64 * MIB;
+pub(super) const ONE_SIZE: &str = "pair of 1 MiB";
+pub(super) const MIXED_SIZES: &str = "pair of 256 B to 64 MiB";
+
+/// Duration of an allocation with its free.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PairFigure {
+    /// Name of the sizes.
+    pub name: Name,
+    /// Name of the pool.
+    pub pool: Name,
+    /// Host threads, each with a stream.
+    pub threads: u32,
+    /// Pairs per round and thread.
+    pub pairs: u64,
+    /// Nanoseconds per pair over the rounds, as the mean of all threads.
+    pub ns: Spread,
+    /// Nanoseconds per pair of the slowest thread of each round.
+    pub slowest_ns: Spread,
+    /// The figure beside those of the driver, and its bars.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+}
+
+/// Result of the random allocations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RandomFigure {
+    /// Name of the sizes.
+    pub name: String,
+    /// Name of the pool.
+    pub pool: Name,
+    /// The largest size, in bytes.
+    pub max_bytes: u64,
+    /// Number of allocations, and of frees.
+    pub allocations: u64,
+    /// Seconds in all calls.
+    pub seconds: f64,
+    /// Nanoseconds per call.
+    pub call_ns: f64,
+    /// High-water mark of live bytes.
+    pub peak_live_bytes: u64,
+    /// High-water mark of live bytes, as rounded up by the pool.
+    pub peak_used_bytes: u64,
+    /// High-water mark of bytes that the pool reserved on the device.
+    pub peak_reserved_bytes: u64,
+    /// Peak reserved over peak live.
+    pub reserved_ratio: f64,
+    /// Allocations that failed because the pool was out of memory.
+    pub failed_allocations: u64,
+    /// The figure beside those of the driver, and its bars.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+}
+
+/// A figure of a pool beside those of the driver.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// Speedup over the driver's synchronous memory.
+    pub driver_ratio: Option<f64>,
+    /// Speedup over the driver's own pool.
+    pub driver_pool_ratio: Option<f64>,
+    /// Whether the bars apply to this pool.
+    pub has_bars: bool,
+    /// The judged bars.
+    pub bars: Vec<Judged>,
+}
+
+impl Comparison {
+    /// Before any comparison.
+    pub(super) fn of(kind: &PoolKind) -> Comparison {
+        Comparison { has_bars: kind.has_bars, ..Comparison::default() }
+    }
+}
+
+/// A figure, judged by its bar.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Judged {
+    /// Name of the judged figure.
+    pub what: Name,
+    /// The figure.
+    pub value: f64,
+    /// Its unit: `ns` for nanoseconds per pair, `ms` for milliseconds of all calls, `x` for a
+    /// ratio.
+    pub unit: Name,
+    /// Direction of the bar.
+    pub holds: Bar,
+    /// The bar.
+    pub bar: f64,
+    /// Whether it is met.
+    pub met: bool,
+}
+
+impl Judged {
+    /// A `value` that is to be at most `bar`.
+    pub fn at_most(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+        Judged::of(what, value, unit, Bar::AtMost, bar)
+    }
+
+    /// A `value` that is to be at least `bar`.
+    pub fn at_least(what: &'static str, value: f64, unit: &'static str, bar: f64) -> Judged {
+        Judged::of(what, value, unit, Bar::AtLeast, bar)
+    }
+
+    fn of(what: &'static str, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Judged {
+        Judged { what: what.into(), value, unit: unit.into(), holds, bar, met: holds.is_met(value, bar) }
+    }
+}
 
 /// The measured figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,16 +1,14 @@
 //! Small heaps on the CPU, and planted faults: each changes what is counted, or is an error.
 
-use super::over_load;
-use super::places::{class_bytes, fits};
+use super::drift::figures;
+use super::extent::LoadExtent;
+use super::load::{class_bytes, fits};
 use super::*;
-use crate::bench::context::Bench;
-use crate::bench::suite::extent::Extent;
-use crate::bench::suite::report::{Suite, SuiteReport, percent};
-use crate::bench::timing::Timer;
-use crate::kernels::bench::{LOAD_FAILED, Stripe, alloc_at};
+use crate::bench::results::percent;
+use crate::kernels::bench::{Draw, LOAD_FAILED, Stripe, alloc_at, bench_load_fill, bench_load_turn};
 use std::mem::offset_of;
 use std::time::Duration;
-use warpheap::driver::{Backend, Device};
+use warpheap::device_pools::Heap;
 use warpheap::simt::{Executor, Mode};
 use warpheap_device::kernel::DeviceSlice;
 use warpheap_device::sync::{AtomicU32, AtomicU64};
@@ -29,11 +27,11 @@ fn small() -> LoadExtent {
 const MIXED: Draw = Draw { min: 16, max: 512, seed: 0 };
 const ONE_SIZE: Draw = Draw { min: 64, max: 64, seed: 0 };
 
-/// Calls `run` with a timer and a heap of 1 MiB.
-fn with_heap<T>(run: impl FnOnce(&Timer, &mut Heap) -> T) -> T {
+/// Calls `run` with a heap of 1 MiB.
+fn with_heap<T>(run: impl FnOnce(&Bench, &mut Heap) -> T) -> T {
     let device = Device::cpu();
-    let bench = Bench::new(&device, &device.native_module().unwrap(), 1, 0).unwrap();
-    run(&bench.timer, &mut bench.heap(1 << 20).unwrap())
+    let bench = Bench::new(&device, &device.native_module().unwrap(), Rounds::of(1), 0).unwrap();
+    run(&bench, &mut bench.heap(1 << 20).unwrap())
 }
 
 fn report(load: LoadExtent) -> SuiteReport {
@@ -41,13 +39,8 @@ fn report(load: LoadExtent) -> SuiteReport {
 }
 
 fn report_of(device: &Device, extent: &Extent) -> SuiteReport {
-    let bench =
-        Bench::new(device, &device.native_kernels(&super::super::kernels(Suite::Load)).unwrap(), 1, 0)
-            .unwrap();
-    let mut ignored = |_: &str| ();
-    let mut results = Results::begin(Suite::Load, Backend::Cpu, extent, &mut ignored);
-    measure(&Setup { bench: &bench, extent, malloc: None }, &mut results).unwrap();
-    results.report
+    let own = OwnModule::load(device, &kernels(Suite::Load)).unwrap();
+    run_extent(device, &own, Suite::Load, extent, &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -118,7 +111,7 @@ fn memory_and_time_limit_what_is_measured() {
     let [left_out] = &*none.bench.left_out else { panic!("{none:?}") };
     assert!(left_out.starts_with("load in 64 MiB: cannot allocate "), "{left_out}");
 
-    let heaps = vec![129 * GIB];
+    let heaps = vec![129 << 30];
     let none = report_of(&device, &of(LoadExtent { heaps, ..small.clone() }));
     assert_eq!(none.bench.left_out, ["load in 129 GiB: it has more places than 4294967295"]);
 
@@ -248,10 +241,9 @@ unsafe fn fill_if(
 
 #[test]
 fn planted_failures_are_counted() {
-    let kernels = (fill_without_some, crate::kernels::bench::bench_load_turn);
-    let found = with_heap(|timer, heap| {
-        over_load::measure_with(timer, &small(), heap, MIXED, 25, "planted", kernels).unwrap()
-    });
+    let kernels = (fill_without_some, bench_load_turn);
+    let found =
+        with_heap(|bench, heap| load::measure(bench, &small(), heap, MIXED, 25, "planted", kernels).unwrap());
     assert_eq!(found.fill.failed, found.fill.requests.div_ceil(8), "{found:?}");
     assert!((found.fill.failed_percent - 12.5).abs() < 0.2, "{found:?}");
     assert_eq!(found.turn.failed, 0, "turns fill the places");
@@ -259,11 +251,11 @@ fn planted_failures_are_counted() {
 
 #[test]
 fn planted_failures_without_a_proof_are_counted() {
-    let kernels = (fill_with_contention, crate::kernels::bench::bench_load_turn);
-    let (load, drift) = with_heap(|timer, heap| {
-        let load = over_load::measure_with(timer, &small(), heap, ONE_SIZE, 25, "planted", kernels).unwrap();
+    let kernels = (fill_with_contention, bench_load_turn);
+    let (load, drift) = with_heap(|bench, heap| {
+        let load = load::measure(bench, &small(), heap, ONE_SIZE, 25, "planted", kernels).unwrap();
         let oldest = Survivors::Oldest;
-        let drift = drift::measure_with(timer, heap, &[64, 256], oldest, 64, "planted", fill_with_contention);
+        let drift = drift::measure(bench, heap, &[64, 256], oldest, 64, "planted", fill_with_contention);
         (load, drift.unwrap())
     });
     // One for each kernel.
@@ -277,9 +269,9 @@ fn planted_failures_without_a_proof_are_counted() {
 
 #[test]
 fn a_changed_block_is_an_error() {
-    let kernels = (fill_with_a_torn_block, crate::kernels::bench::bench_load_turn);
-    let error = with_heap(|timer, heap| {
-        over_load::measure_with(timer, &small(), heap, ONE_SIZE, 1, "planted", kernels).unwrap_err()
+    let kernels = (fill_with_a_torn_block, bench_load_turn);
+    let error = with_heap(|bench, heap| {
+        load::measure(bench, &small(), heap, ONE_SIZE, 1, "planted", kernels).unwrap_err()
     });
     let error = error.to_string();
     assert!(error.contains("1 of 163 blocks did not have the content"), "{error}");
@@ -287,10 +279,10 @@ fn a_changed_block_is_an_error() {
 
 #[test]
 fn planted_spurious_failures_are_wrong() {
-    let found = with_heap(|timer, heap| {
+    let found = with_heap(|bench, heap| {
         let kernel = fill_with_spurious_failures;
         let oldest = Survivors::Oldest;
-        drift::measure_with(timer, heap, &[64, 256], oldest, 64, "planted", kernel).unwrap()
+        drift::measure(bench, heap, &[64, 256], oldest, 64, "planted", kernel).unwrap()
     });
     let [of_64, of_256, total] = &*found else { panic!("two sizes and their sum") };
     for of in [of_64, of_256] {
@@ -303,8 +295,8 @@ fn planted_spurious_failures_are_wrong() {
 
 #[test]
 fn failures_of_a_full_heap_are_right() {
-    let of = with_heap(|timer, heap| {
-        drift::measure(timer, heap, &[64], Survivors::Oldest, 32, "one warp").unwrap()[0]
+    let of = with_heap(|bench, heap| {
+        drift::measure(bench, heap, &[64], Survivors::Oldest, 32, "one warp", bench_load_fill).unwrap()[0]
     });
     assert_eq!((of.granted, of.served_again, of.free_blocks, of.free_slabs), (1 << 14, 0, 0, 0), "{of:?}");
     assert_eq!((of.failed, of.wrong, of.persistent_bytes), (32, 0, 0), "{of:?}");

@@ -5,9 +5,10 @@
 //! map of the heap after the first one has free memory that the class can use. What no kernel is
 //! granted although it fits beside the survivors is *persistent*.
 
-use super::places::{self, Block, Counts, Places, check_apart, class_bytes};
-use crate::bench::suite::report::{Drift, Survivors};
-use crate::bench::timing::Timer;
+use super::load::{self, Block, Counts, Places, binary, check_apart, class_bytes};
+use super::{Drift, Setup, Survivors};
+use crate::bench::engine::{Bench, Run};
+use crate::bench::results::{Bar, Figure};
 use crate::kernels::bench::common::mix;
 use crate::kernels::bench::{Draw, Stripe, bench_load_fill};
 use crate::{Error, Result};
@@ -22,21 +23,45 @@ const SURVIVING: usize = 10;
 /// Most kernels after the first that failed, until one is granted nothing.
 const REPEATS: u32 = 8;
 
-/// Drifts through `sizes`: a result for each, and their sum. The heap is reset before.
-pub(super) fn measure(
-    timer: &Timer,
-    heap: &mut Heap,
-    sizes: &[u32],
-    survivors: Survivors,
-    threads: u32,
-    name: &str,
-) -> Result<Vec<Drift>> {
-    measure_with(timer, heap, sizes, survivors, threads, name, bench_load_fill)
+/// Measures all drifts of a heap.
+pub(super) fn measure_all(setup: &Setup<'_>, heap: &mut Heap, run: &mut Run<'_>) -> Result<Vec<Drift>> {
+    let (extent, mut all) = (&setup.extent.load, Vec::new());
+    if heap.capacity() > extent.drift_most {
+        return Ok(all);
+    }
+    for survivors in [Survivors::Oldest, Survivors::Random] {
+        for threads in &extent.drift_threads {
+            let of = survivors.name();
+            let name = format!("drift in {}, {of}, {threads} threads", binary(heap.capacity()));
+            if run.is_over(&format!("{name}, and more")) {
+                return Ok(all);
+            }
+            let drift = || measure(setup.bench, heap, &SIZES, survivors, *threads, &name, bench_load_fill);
+            all.extend(run.measure(&name, drift)?.into_iter().flatten());
+        }
+    }
+    Ok(all)
 }
 
-/// As [`measure`], with this kernel.
-pub(super) fn measure_with<K>(
-    timer: &Timer,
+/// A figure for each drift: no allocation may fail wrongly.
+pub(super) fn figures(drifts: &[Drift]) -> impl Iterator<Item = Figure> {
+    let totals = drifts.iter().filter(|drift| drift.bytes.is_none());
+    totals.map(|drift| {
+        let (heap, of) = (binary(drift.heap_bytes), drift.survivors.name());
+        let name = format!("heap drift, wrong failures, {heap}, {of}, {} threads", drift.threads);
+        let Drift { wrong, contended, requests, .. } = drift;
+        let checked = format!(
+            "{wrong} wrong failures of {requests} requests, {contended} without a proof, no two blocks overlap"
+        );
+        let figure = Figure::plain(&name, drift.threads, "all requests").checked(checked);
+        figure.measured_by(drift.wrong_percent, "%", Bar::AtMost, 0.0)
+    })
+}
+
+/// Drifts through `sizes` by this kernel: a result for each, and their sum. The heap is reset
+/// before.
+pub(super) fn measure<K>(
+    bench: &Bench,
     heap: &mut Heap,
     sizes: &[u32],
     survivors: Survivors,
@@ -45,7 +70,7 @@ pub(super) fn measure_with<K>(
     kernel: K,
 ) -> Result<Vec<Drift>>
 where
-    K: Kernel<Args = places::Args> + Copy,
+    K: Kernel<Args = load::Args> + Copy,
 {
     heap.reset()?;
     let (mut live, mut all) = (Vec::new(), Vec::new());
@@ -53,7 +78,7 @@ where
         let goal = goal(heap, &live, *bytes);
         let count = goal + u64::from(threads) * u64::from(REPEATS + 3);
         let mut filling = Filling {
-            places: Places::new(name, timer, heap, count, threads)?,
+            places: Places::new(name, bench, heap, count, threads)?,
             kernel,
             draw: Draw { min: *bytes, max: *bytes, seed: 0 },
             threads,
@@ -65,7 +90,7 @@ where
         check_apart(name, heap, live.clone())?;
         let (kept, freed) = survive(&live, survivors, round);
         // SAFETY: the blocks are live, in no other list, and no kernel runs.
-        unsafe { places::free(name, timer, heap, &freed) }?;
+        unsafe { load::free(name, bench, heap, &freed) }?;
         live = kept;
     }
     all.extend(Drift::total(&all));
@@ -103,7 +128,7 @@ struct Filling<'a, K> {
     first: u32,
 }
 
-impl<K: Kernel<Args = places::Args> + Copy> Filling<'_, K> {
+impl<K: Kernel<Args = load::Args> + Copy> Filling<'_, K> {
     /// Launches one kernel. Each of its threads has a new place.
     fn launch(&mut self) -> Result<Counts> {
         let total = self.places.count();

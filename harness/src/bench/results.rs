@@ -1,10 +1,145 @@
-//! The results of a suite.
+//! The results of a run, as they are written and read: figures with targets, the times of suites,
+//! durations of single calls, and heaps over their load.
 
-use super::latency::Latency;
 use crate::Name;
-use crate::bench::run::BenchReport;
+use crate::summary::Timing;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Direction of a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bar {
+    /// The figure must not exceed the bar.
+    AtMost,
+    /// The figure must not be below the bar.
+    AtLeast,
+}
+
+impl Bar {
+    /// Whether `value` meets `bar`.
+    pub(crate) fn is_met(self, value: f64, bar: f64) -> bool {
+        match self {
+            Bar::AtMost => value <= bar,
+            Bar::AtLeast => value >= bar,
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Figure {
+    /// What was measured.
+    pub name: String,
+    /// GPU threads; 0 if only the host works.
+    #[serde(default)]
+    pub threads: u32,
+    /// Time of the kernel with the pool; `None` if nothing was timed.
+    pub time: Option<Timing>,
+    /// The baseline, or how the figure was measured.
+    pub against: String,
+    /// Time of the baseline kernel, if there is one.
+    pub base: Option<Timing>,
+    /// The figure itself; `None` if it is no number, as without a measured time.
+    pub value: Option<f64>,
+    /// Its unit: `x` for a ratio of medians, `G pairs/s` for allocations with their frees, `ppm`
+    /// for failures per million allocations, `us` for microseconds, `%` for a share of the total
+    /// that `against` names.
+    pub unit: Name,
+    /// Direction of `bar`.
+    pub holds: Bar,
+    /// The bar.
+    pub bar: f64,
+    /// Whether the bar is met.
+    pub passed: bool,
+    /// The checks that the results passed.
+    #[serde(default)]
+    pub checked: String,
+    /// An additional comparison, without a bar.
+    pub also: Option<Comparison>,
+}
+
+/// Comparison of a figure with another kernel's time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The baseline.
+    pub against: String,
+    /// Time of the baseline kernel.
+    pub base: Timing,
+    /// The ratio of the medians.
+    pub value: f64,
+}
+
+impl Figure {
+    /// A ratio of medians with the upper bound `bar`.
+    pub fn ratio(name: &str, threads: u32, time: Timing, against: &str, base: Timing, bar: f64) -> Figure {
+        let figure = Figure::plain(name, threads, against);
+        let figure = Figure { time: Some(time), base: Some(base), ..figure };
+        figure.measured_by(time.median_us / base.median_us, "x", Bar::AtMost, bar)
+    }
+
+    /// A figure with another unit, which [`measured_by`](Self::measured_by) sets.
+    pub(super) fn plain(name: &str, threads: u32, against: &str) -> Figure {
+        Figure {
+            name: name.into(),
+            threads,
+            time: None,
+            against: against.into(),
+            base: None,
+            value: None,
+            unit: "x".into(),
+            holds: Bar::AtMost,
+            bar: 0.0,
+            passed: false,
+            checked: String::new(),
+            also: None,
+        }
+    }
+
+    /// Sets value, unit and bar.
+    pub(super) fn measured_by(self, value: f64, unit: &'static str, holds: Bar, bar: f64) -> Figure {
+        let passed = holds.is_met(value, bar);
+        let value = value.is_finite().then_some(value);
+        Figure { value, unit: unit.into(), holds, bar, passed, ..self }
+    }
+
+    /// Sets the time.
+    pub(super) fn timed(self, time: Timing) -> Figure {
+        Figure { time: Some(time), ..self }
+    }
+
+    /// Sets the description of the checks.
+    pub(super) fn checked(self, checked: String) -> Figure {
+        Figure { checked, ..self }
+    }
+
+    /// Adds a comparison with another kernel.
+    pub(super) fn beside(self, against: &str, base: Timing) -> Figure {
+        let value = self.time.map_or(0.0, |time| time.median_us / base.median_us);
+        Figure { also: Some(Comparison { against: against.into(), base, value }), ..self }
+    }
+}
+
+/// The figures of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BenchReport {
+    /// Threads in a block.
+    #[serde(default)]
+    pub block: u32,
+    /// Timed rounds of each figure.
+    pub rounds: u32,
+    /// The figures, in measurement order.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    /// Skipped figures, and the reasons.
+    #[serde(default)]
+    pub left_out: Vec<String>,
+    /// Figures without a value because the measured code failed its checks, and what was wrong.
+    #[serde(default)]
+    pub wrong: Vec<String>,
+}
 
 /// Extent of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +167,47 @@ impl Suite {
     }
 }
 
+/// What the threads of a series do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Every thread allocates one block.
+    Alloc,
+    /// Every thread frees one block.
+    Free,
+    /// Every thread repeatedly allocates a block, writes to it and frees it.
+    Churn,
+}
+
+impl Operation {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Alloc => "alloc",
+            Operation::Free => "free",
+            Operation::Churn => "churn",
+        }
+    }
+}
+
+/// The variable of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The number of threads.
+    Threads,
+    /// The size of the blocks.
+    Bytes,
+}
+
+impl Over {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Over::Threads => "threads",
+            Over::Bytes => "bytes",
+        }
+    }
+}
+
 /// The times of one operation of one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -39,9 +215,9 @@ pub struct Series {
     /// What was measured: `floor`, `bump`, `free list`, `heap`, `heap group calls`,
     /// `heap block cache` or `CUDA malloc`.
     pub contender: Name,
-    /// [`Operation::name`](super::Operation::name), or what the threads of another program do.
+    /// [`Operation::name`], or what the threads of another program do.
     pub operation: Name,
-    /// The variable: [`Over::name`](super::Over::name).
+    /// The variable: [`Over::name`].
     pub over: Name,
     /// What does not vary: the number of `threads`, or the size of the blocks in `bytes`.
     #[serde(default)]
@@ -98,48 +274,76 @@ pub struct Collection {
     pub ratio: Option<f64>,
 }
 
-/// All results of a suite.
+/// The durations of single calls in one situation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct SuiteReport {
-    /// Its extent. `None` for figures alone, and in results of another program.
-    pub suite: Option<Suite>,
-    /// Whether the threads were simulated by the CPU. Then times say nothing about a GPU.
+pub struct Latency {
+    /// Contender, operation and situation.
     #[serde(default)]
-    pub simulated: bool,
-    /// Duration of the suite, in seconds.
+    pub name: String,
+    /// What was measured, as in a series.
+    pub contender: Name,
+    /// [`Operation::name`] of an allocation or a free.
+    pub operation: Name,
+    /// `one size`, `contention`, `near exhaustion` or `refill`.
+    pub situation: Name,
+    /// Threads of the kernel; 0 if unknown.
     #[serde(default)]
-    pub seconds: f64,
-    /// What a reader must know: limits that were set, contenders that were left out.
+    pub threads: u32,
+    /// The size of the blocks; 0 if unknown.
     #[serde(default)]
-    pub notes: Vec<String>,
-    /// Times over the number of threads and over sizes.
+    pub bytes: u32,
+    /// Unit of the durations: `cycles` of the multiprocessor's clock; `ns` on the CPU.
+    pub unit: Name,
+    /// Calls that failed.
     #[serde(default)]
-    pub series: Vec<Series>,
-    /// Durations of single calls.
-    #[serde(default)]
-    pub latency: Vec<Latency>,
-    /// Rust's collections.
-    #[serde(default)]
-    pub collections: Vec<Collection>,
-    /// Fills and turns of heaps over their load.
-    #[serde(default)]
-    pub load: Vec<HeapLoad>,
-    /// Drifts from size to size.
-    #[serde(default)]
-    pub drift: Vec<Drift>,
-    /// Targets, and what was left out or wrong.
+    pub failed: u64,
+    /// The median duration of the calls that failed. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_p50: Option<u64>,
+    /// The longest call that failed. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_max: Option<u64>,
+    /// The calls that succeeded.
     #[serde(flatten)]
-    pub bench: BenchReport,
+    pub distribution: Distribution,
 }
 
-/// Figures without a suite.
-impl From<BenchReport> for SuiteReport {
-    fn from(bench: BenchReport) -> SuiteReport {
-        let (notes, series, latency, collections, load, drift) = Default::default();
-        let (suite, simulated, seconds) = (None, false, 0.0);
-        SuiteReport { suite, simulated, seconds, notes, series, latency, collections, load, drift, bench }
-    }
+/// The durations of the calls of all launches. A percentile is the median of those of the launches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// The number of launches.
+    #[serde(default)]
+    pub launches: u32,
+    /// The number of calls.
+    pub calls: u64,
+    /// The median: half of the calls took at most this.
+    pub p50: u64,
+    /// 99 % of the calls took at most this.
+    #[serde(default)]
+    pub p99: u64,
+    /// 99.9 % of the calls took at most this.
+    pub p999: u64,
+    /// The smallest `p999` of a launch.
+    #[serde(default)]
+    pub p999_min: u64,
+    /// The largest `p999` of a launch.
+    #[serde(default)]
+    pub p999_max: u64,
+    /// The longest call.
+    pub max: u64,
+    /// Calls by duration, with four bins per doubling. Without the empty bins at both ends.
+    #[serde(default)]
+    pub histogram: Vec<Bin>,
+}
+
+/// Calls that took at most `upto`, and more than the `upto` of the previous bin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bin {
+    /// The upper bound, inclusive.
+    pub upto: u64,
+    /// The number of calls.
+    pub calls: u64,
 }
 
 /// The costs of a heap of which `percent` of the blocks that fit are live. Times are nanoseconds
@@ -300,6 +504,49 @@ impl Drift {
         let (first, rest) = sizes.split_first()?;
         let total = rest.iter().fold(Drift { bytes: None, ..*first }, add);
         Some(total.with_shares())
+    }
+}
+
+/// All results of a suite.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SuiteReport {
+    /// Its extent. `None` for figures alone, and in results of another program.
+    pub suite: Option<Suite>,
+    /// Whether the threads were simulated by the CPU. Then times say nothing about a GPU.
+    #[serde(default)]
+    pub simulated: bool,
+    /// Duration of the suite, in seconds.
+    #[serde(default)]
+    pub seconds: f64,
+    /// What a reader must know: limits that were set, contenders that were left out.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Times over the number of threads and over sizes.
+    #[serde(default)]
+    pub series: Vec<Series>,
+    /// Durations of single calls.
+    #[serde(default)]
+    pub latency: Vec<Latency>,
+    /// Rust's collections.
+    #[serde(default)]
+    pub collections: Vec<Collection>,
+    /// Fills and turns of heaps over their load.
+    #[serde(default)]
+    pub load: Vec<HeapLoad>,
+    /// Drifts from size to size.
+    #[serde(default)]
+    pub drift: Vec<Drift>,
+    /// Targets, and what was left out or wrong.
+    #[serde(flatten)]
+    pub bench: BenchReport,
+}
+
+impl SuiteReport {
+    /// Before any result.
+    pub(super) fn of(suite: Option<Suite>, block: u32, rounds: u32) -> SuiteReport {
+        let bench = BenchReport { block, rounds, ..BenchReport::default() };
+        SuiteReport { suite, bench, ..SuiteReport::default() }
     }
 }
 

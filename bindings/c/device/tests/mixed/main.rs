@@ -1,6 +1,6 @@
 //! Two languages that share a heap, on the CPU: kernels that use the Rust interface and kernels
-//! that use the C functions pass each other blocks, on two streams. `c/gpu/mixed.cu` does the same
-//! on a GPU with kernels in CUDA C++.
+//! that use the C functions pass each other blocks, on two streams. `bindings/c/gpu/mixed.cu` does
+//! the same on a GPU with kernels in CUDA C++.
 
 mod kernels;
 

@@ -1,4 +1,4 @@
-//! `libwarpheap`: warpheap's pools for C and C++, with the header `c/include/warpheap.h`.
+//! `libwarpheap`: warpheap's pools for C and C++, with the header `bindings/c/include/warpheap.h`.
 //!
 //! ```text
 //!   entry points: heap, heap_reports, bump, freelist, pool, device_library

@@ -1,9 +1,9 @@
 // A kernel in Rust and a kernel in CUDA C++ on two streams exchange the blocks of one heap: each
 // frees what the other allocated, after it has verified the block's content.
 //
-// usage: mixed RUST.ptx PAIRS [plant]: the kernels of `c/device/tests/mixed/kernels`, and the least
-// number of blocks to free. `plant`: the kernel in C++ frees some blocks too early, which must be
-// found. Prints JSON. Fails if a block was torn or lost, or if the heap is damaged.
+// usage: mixed RUST.ptx PAIRS [plant]: the kernels of `bindings/c/device/tests/mixed/kernels`, and
+// the least number of blocks to free. `plant`: the kernel in C++ frees some blocks too early, which
+// must be found. Prints JSON. Fails if a block was torn or lost, or if the heap is damaged.
 #include "host.hpp"
 #include <chrono>
 #include <cstring>

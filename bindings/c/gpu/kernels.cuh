@@ -1,5 +1,5 @@
 // Kernels in CUDA C++ that use a heap together with kernels in Rust, and the same work for timings.
-// `c/device/tests/mixed/kernels` has their counterparts and describes the exchange.
+// `bindings/c/device/tests/mixed/kernels` has their counterparts and describes the exchange.
 #ifndef WARPHEAP_TEST_KERNELS_CUH
 #define WARPHEAP_TEST_KERNELS_CUH
 

@@ -1,5 +1,5 @@
-//! `c/include/warpheap.h` is what cbindgen makes of the sources, and compiles as C99 and C++17.
-//! `WARPHEAP_UPDATE=1` writes it.
+//! `bindings/c/include/warpheap.h` is what cbindgen makes of the sources, and compiles as C99 and
+//! C++17. `WARPHEAP_UPDATE=1` writes it.
 #![cfg(all(unix, not(loom)))]
 
 mod compile;

@@ -1,5 +1,5 @@
 //! Kernels in Rust that use a heap together with kernels in CUDA C++, and the same work for
-//! timings. `c/gpu/kernels.cuh` has their counterparts.
+//! timings. `bindings/c/gpu/kernels.cuh` has their counterparts.
 
 mod exchange;
 

@@ -2,8 +2,8 @@
 // beside the same kernels in Rust, CUDA's own malloc, and the kernels without an allocator.
 //
 // usage: bench KERNELS.ptx RUST.ptx REGISTERS: the kernels of `kernels.cuh` as relocatable PTX,
-// those of `c/device/tests/mixed/kernels`, and the limit of registers for what the driver links.
-// Prints JSON. Fails if an allocation failed or a block was lost.
+// those of `bindings/c/device/tests/mixed/kernels`, and the limit of registers for what the driver
+// links. Prints JSON. Fails if an allocation failed or a block was lost.
 #include "host.hpp"
 
 constexpr u32 THREADS = 1 << 20, TURNS = 64, ROUNDS = 20, WARM_UP = 5;

@@ -23,8 +23,6 @@ mod device;
 mod device_library;
 mod failure;
 mod freelist;
-#[cfg(test)]
-mod fuzz;
 mod heap;
 mod heap_reports;
 mod lock;
@@ -32,3 +30,7 @@ mod pool;
 mod registry;
 mod status;
 mod strings;
+
+#[cfg(test)]
+#[path = "../tests/fuzz/mod.rs"]
+mod fuzz;

@@ -271,6 +271,12 @@ const char *wh_version(void);
 // Returns `WH_INVALID_FREE` for another pointer and for a string that was freed before.
 wh_status wh_string_free(char *string);
 
+// Returns the device library for a GPU of compute capability `major.minor`: relocatable PTX, to be
+// linked with the program's kernels by `nvcc`, nvJitLink or `cuLinkAddData`. The text ends with a
+// byte of zero, is static, and must not be freed. `bytes` gets its length without that byte; it
+// may be null.
+wh_status wh_device_library(int32_t major, int32_t minor, const char **ptx, size_t *bytes);
+
 // Creates a heap and returns its owner.
 wh_status wh_heap_create(struct wh_device device,
                          const struct wh_heap_options *options,
@@ -427,12 +433,6 @@ wh_status wh_pool_stats_json(struct wh_pool pool, char **json);
 // Returns a report of a pool for `wh_string_free`: what is in use, what is free, and what holds
 // the memory, as text of some 20 lines.
 wh_status wh_pool_report(struct wh_pool pool, char **text);
-
-// Returns the device library for a GPU of compute capability `major.minor`: relocatable PTX, to be
-// linked with the program's kernels by `nvcc`, nvJitLink or `cuLinkAddData`. The text ends with a
-// byte of zero, is static, and must not be freed. `bytes` gets its length without that byte; it
-// may be null.
-wh_status wh_device_library(int32_t major, int32_t minor, const char **ptx, size_t *bytes);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,17 +1,101 @@
-//! Allocations of the pools.
+//! Allocations of the pools, and what they share with their pool: the allocator, its streams and
+//! its log, which live as long as the pool is open or one of its allocations lives.
 
-use crate::backing::Backing;
-use crate::failure::{Failure, Result};
-use crate::streams::RawStream;
+use crate::convert::{Failure, Result, layout};
+use crate::streams::{Owners, RawStream, pointer};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::alloc::Layout;
+use std::fmt;
+use std::fs::File;
 use std::mem::ManuallyDrop;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use warpheap::driver::RawStreams;
+use warpheap::host_pools::{DeviceAllocator, Logged};
 use warpheap::{Backend, Bytes};
+use warpheap_bindings::{RawPool, RawStreams};
+use warpheap_device::kernel::DevicePtr;
+
+type Flush = Box<dyn Fn() -> warpheap::Result<()> + Send + Sync>;
+
+/// An allocator of any kind.
+///
+/// The documentation of the pools demands of each stream that it is live until the pool is closed
+/// or forgets it, and is not captured.
+pub struct Backing {
+    flush: Option<Flush>,
+    /// The pool, or the adaptor that writes its log.
+    pool: RawPool<Box<dyn DeviceAllocator>>,
+    /// After all that uses their streams.
+    owners: Arc<Owners>,
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backing").field("device", self.device()).finish_non_exhaustive()
+    }
+}
+
+impl Backing {
+    /// Allocates from `pool`, and writes each call to the file `log`, if there is one.
+    pub fn new(pool: Arc<impl DeviceAllocator + 'static>, log: Option<&Path>) -> Result<Backing> {
+        let owners = Arc::new(Owners::new(pool.device().backend()));
+        let Some(path) = log else {
+            return Ok(Backing { flush: None, pool: RawPool::new(Box::new(pool)), owners });
+        };
+        let file = File::create(path)
+            .map_err(|error| Failure::invalid_file(format!("{}: {error}", path.display())))?;
+        let logged = Arc::new(Logged::new(pool, file));
+        let for_flush = logged.clone();
+        let flush: Flush = Box::new(move || for_flush.flush());
+        Ok(Backing { flush: Some(flush), pool: RawPool::new(Box::new(logged)), owners })
+    }
+
+    /// The stream objects.
+    pub fn owners(&self) -> &Arc<Owners> {
+        &self.owners
+    }
+
+    /// The device.
+    pub fn device(&self) -> &warpheap::Device {
+        self.pool.pool().device()
+    }
+
+    /// Forgets a stream. The pool then reuses its memory on other streams.
+    pub fn forget_stream(&self, raw: u64) {
+        self.pool.forget(pointer(raw));
+    }
+
+    /// Allocates a block for work on the raw stream.
+    pub fn allocate(&self, bytes: u64, align: u64, raw: u64) -> Result<(u64, Layout)> {
+        let layout = layout(bytes, align)?;
+        // SAFETY: the documentation of the pools demands it of the stream.
+        let block = unsafe { self.pool.allocate(layout, pointer(raw)) }?;
+        Ok((block.0 as u64, layout))
+    }
+
+    /// Records that work of the raw stream uses the live block, too.
+    pub fn record_stream(&self, address: u64, raw: u64) -> Result<()> {
+        // SAFETY: the documentation of the pools demands it of the stream.
+        Ok(unsafe { self.pool.record(DevicePtr(address as *mut u8), pointer(raw)) }?)
+    }
+
+    /// Frees a block after the work submitted so far to the raw stream and to those recorded.
+    ///
+    /// # Safety
+    /// P1 and P2 of [`DeviceAllocator::deallocate`], for the work of all these streams.
+    pub unsafe fn deallocate(&self, address: u64, layout: Layout, raw: u64) -> Result<()> {
+        // SAFETY: the caller's promises P1 and P2; the documentation of the pools demands the rest.
+        Ok(unsafe { self.pool.deallocate(DevicePtr(address as *mut u8), layout, pointer(raw)) }?)
+    }
+
+    /// Writes the buffered rows of the log.
+    pub fn flush(&self) -> Result<()> {
+        self.flush.as_ref().map_or(Ok(()), |flush| Ok(flush()?))
+    }
+}
 
 /// Device memory of a pool. It is freed by `free`, at the end of a `with` block, or with the last
 /// reference.

@@ -1,11 +1,12 @@
 //! Devices, and the library of functions for kernels on them.
 
-use crate::convert::to_python;
-use crate::failure::Failure;
+use crate::convert::{Failure, to_python};
 use pyo3::prelude::*;
 use serde_json::json;
-use std::sync::{Mutex, PoisonError};
-use warpheap::{Backend, DeviceInfo, KernelImage};
+use std::sync::Mutex;
+use warpheap::{Backend, DeviceInfo};
+use warpheap_bindings::device_library as libraries;
+use warpheap_bindings::lock::lock;
 
 /// A GPU, or the CPU in its place.
 ///
@@ -115,7 +116,7 @@ pub fn default_device(py: Python<'_>) -> PyResult<Device> {
     static DEFAULT: Mutex<Option<warpheap::Device>> = Mutex::new(None);
     Failure::check_process()?;
     let device = || {
-        let mut slot = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&DEFAULT);
         if let Some(device) = &*slot {
             return Ok(device.clone());
         }
@@ -146,23 +147,10 @@ pub fn device_library(py: Python<'_>, compute_capability: Option<(u32, u32)>) ->
     if compute_capability.is_none() {
         Failure::check_process()?;
     }
-    let libraries =
-        warpheap_c_device::libraries().map_err(|why| Failure::not_supported(why.trim().to_owned()))?;
     let capability = compute_capability.or_else(|| py.detach(of_first_gpu));
-    let oldest = libraries.first().map(|image| image.capability);
-    if let (Some((major, minor)), Some(oldest)) = (capability, oldest)
-        && (major, minor) < oldest
-    {
-        let (old_major, old_minor) = oldest;
-        let text = format!(
-            "the device library needs compute capability {old_major}.{old_minor} or newer, not {major}.{minor}"
-        );
-        return Err(Failure::not_supported(text).into());
-    }
-    let image = KernelImage::newest_for(libraries, capability);
-    image
-        .map(|image| image.ptx)
-        .ok_or_else(|| Failure::not_supported("this build has no device library".into()).into())
+    let capability = capability.map(|(major, minor)| (major.into(), minor.into()));
+    let image = libraries::device_library(capability).map_err(Failure::not_supported)?;
+    Ok(image.ptx)
 }
 
 fn of_first_gpu() -> Option<(u32, u32)> {
@@ -172,7 +160,6 @@ fn of_first_gpu() -> Option<(u32, u32)> {
 /// The text of `warpheap_inline.cuh`, which `warpheap.cuh` includes.
 #[pyfunction]
 pub fn inline_header() -> PyResult<String> {
-    let libraries =
-        warpheap_c_device::libraries().map_err(|why| Failure::not_supported(why.trim().to_owned()))?;
-    warpheap_c_device::inline::header(libraries).map_err(|why| Failure::not_supported(why).into())
+    let header = libraries::libraries().and_then(warpheap_c_device::inline::header);
+    Ok(header.map_err(Failure::not_supported)?)
 }

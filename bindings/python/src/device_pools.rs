@@ -1,28 +1,45 @@
 //! Pools that kernels allocate from: heaps, bump arenas and free lists.
 
-use crate::convert::{faults, layout, to_python, violations};
+use crate::convert::{Failure, layout, to_python, violations};
 use crate::device::{Device, or_default};
-use crate::failure::Failure;
 use crate::report::Report;
-use crate::slot::Slot;
+use crate::slot::{Slot, pool_class};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use warpheap::{Bytes, device_pools};
+use warpheap::Bytes;
+use warpheap::device_pools::{self, BumpBuilder, HeapBuilder};
+use warpheap_bindings::{heap, set};
 use warpheap_c_device::handle_value;
 use warpheap_device::kernel::DevicePtr;
 
-/// The methods of a class: its own, and those that all pools have. PyO3 allows one `impl` of a
-/// class to have methods.
+/// What to do with a heap that is out of memory.
+const ADVICE: &str = "free blocks, call `grow_to`, or create a larger heap; `report()` shows what is in use";
+
+/// The methods of a class: its own, and those of all pools that kernels allocate from.
 macro_rules! device_pool {
     ($Class:ident; $($own:tt)*) => {
-        #[pymethods]
-        impl $Class {
+        pool_class! {
+            $Class;
+
+            /// Frees the pool and its memory. No kernel may use it any more. Later calls raise
+            /// `Closed`.
+            close = |pool| {
+                drop(pool);
+                Ok(())
+            };
+
             $($own)*
 
-            /// The device.
+            /// The device address that kernels pass to the functions of the device library, such as
+            /// `wh_malloc`, `wh_bump_alloc` and `wh_freelist_alloc`.
             #[getter]
-            fn device(&self) -> Device {
-                self.device.clone()
+            fn handle(&self, py: Python<'_>) -> PyResult<u64> {
+                self.pool.with(py, |pool| Ok(pool.device_address()))
+            }
+
+            /// Waits for the device, then returns the statistics: used and free bytes or blocks.
+            fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+                to_python(py, &self.pool.with(py, |pool| Ok(pool.stats()?))?)
             }
 
             /// Waits for the device, then checks the metadata. Returns the violated invariants.
@@ -34,29 +51,6 @@ macro_rules! device_pool {
             /// before must not be used any more.
             fn reset(&self, py: Python<'_>) -> PyResult<()> {
                 self.pool.with_mut(py, |pool| Ok(pool.reset()?))
-            }
-
-            /// Frees the pool and its memory. No kernel may use it any more. Later calls raise
-            /// `Closed`.
-            fn close(&self, py: Python<'_>) -> PyResult<()> {
-                self.pool.close(py, |pool| {
-                    drop(pool);
-                    Ok(())
-                })
-            }
-
-            fn __enter__(slf: Py<Self>) -> Py<Self> {
-                slf
-            }
-
-            fn __exit__(
-                &self,
-                py: Python<'_>,
-                _class: Py<PyAny>,
-                _error: Py<PyAny>,
-                _trace: Py<PyAny>,
-            ) -> PyResult<()> {
-                self.close(py)
             }
         }
     };
@@ -94,24 +88,11 @@ device_pool! {
         shards: Option<u32>,
     ) -> PyResult<Heap> {
         let device = or_default(py, device)?;
-        let mut builder = device_pools::Heap::builder(bytes);
-        if let Some(bytes) = initial {
-            builder = builder.initial(bytes);
-        }
-        if let Some(bytes) = largest_class {
-            builder = builder.largest_class(bytes);
-        }
-        if let Some(count) = shards {
-            builder = builder.shards(count);
-        }
+        let builder = set(device_pools::Heap::builder(bytes), initial, HeapBuilder::initial);
+        let builder = set(builder, largest_class, HeapBuilder::largest_class);
+        let builder = set(builder, shards, HeapBuilder::shards);
         let heap = py.detach(|| builder.build(&device.inner).map_err(Failure::from))?;
         Ok(Heap { device, pool: Slot::new("heap", heap) })
-    }
-
-    /// The device address that kernels pass to `wh_malloc` and `wh_free` as the heap.
-    #[getter]
-    fn handle(&self, py: Python<'_>) -> PyResult<u64> {
-        self.pool.with(py, |heap| Ok(heap.device_address()))
     }
 
     /// The handle by value, 144 bytes: for kernels in CUDA C++ with a parameter `wh_heap_value`,
@@ -132,16 +113,10 @@ device_pool! {
         self.pool.with(py, |heap| Ok(heap.capacity()))
     }
 
-    /// Waits for the device, then returns the statistics: used, free and largest free bytes, and
-    /// the size classes.
-    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &self.pool.with(py, |heap| Ok(heap.stats()?))?)
-    }
-
     /// Waits for the device, then returns the faults of kernels, such as double frees: their
     /// number, and the first 64.
     fn faults(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &faults(&self.pool.with(py, |heap| Ok(heap.faults()?))?))
+        to_python(py, &self.pool.with(py, |heap| Ok(heap.faults()?))?)
     }
 
     /// Waits for the device, then returns the live blocks: their number and bytes, and the first
@@ -173,16 +148,8 @@ device_pool! {
     /// Launches a kernel and waits for it; on a GPU, the first call compiles that kernel.
     #[pyo3(signature = (nbytes, align = 16))]
     fn allocate(&self, py: Python<'_>, nbytes: u64, align: u64) -> PyResult<u64> {
-        self.pool.with(py, |heap| {
-            let block = heap.allocate(layout(nbytes, align)?)?;
-            block.map(|block| block.0 as u64).ok_or_else(|| {
-                let (nbytes, capacity) = (Bytes(nbytes), Bytes(heap.capacity()));
-                Failure::out_of_memory(format!(
-                    "the heap of {capacity} cannot allocate {nbytes} aligned to {align}: it is out of memory; free \
-                     blocks, call `grow_to`, or create a larger heap; `report()` shows what is in use"
-                ))
-            })
-        })
+        let block = self.pool.with(py, |heap| Ok(heap::allocate(heap, layout(nbytes, align)?, ADVICE)?))?;
+        Ok(block.0 as u64)
     }
 
     /// Frees a block that a kernel or `allocate` allocated. No kernel may use it any more.
@@ -191,8 +158,7 @@ device_pool! {
     fn deallocate(&self, py: Python<'_>, ptr: u64) -> PyResult<()> {
         self.pool.with(py, |heap| {
             // SAFETY: the method's documentation demands that no kernel uses the block.
-            unsafe { heap.deallocate(DevicePtr(ptr as *mut u8)) }?;
-            Ok(())
+            Ok(unsafe { heap::deallocate(heap, DevicePtr(ptr as *mut u8)) }?)
         })
     }
 
@@ -223,29 +189,15 @@ device_pool! {
     #[pyo3(signature = (bytes, device = None, *, shards = None))]
     fn new(py: Python<'_>, bytes: u64, device: Option<Device>, shards: Option<u32>) -> PyResult<Bump> {
         let device = or_default(py, device)?;
-        let mut builder = device_pools::Bump::builder(bytes);
-        if let Some(count) = shards {
-            builder = builder.shards(count);
-        }
+        let builder = set(device_pools::Bump::builder(bytes), shards, BumpBuilder::shards);
         let arena = py.detach(|| builder.build(&device.inner).map_err(Failure::from))?;
         Ok(Bump { device, pool: Slot::new("arena", arena) })
-    }
-
-    /// The device address that kernels pass to `wh_bump_alloc` as the arena.
-    #[getter]
-    fn handle(&self, py: Python<'_>) -> PyResult<u64> {
-        self.pool.with(py, |arena| Ok(arena.device_address()))
     }
 
     /// Bytes of the arena.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
         self.pool.with(py, |arena| Ok(arena.memory().bytes()))
-    }
-
-    /// Waits for the device, then returns used, remaining and wasted bytes.
-    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &self.pool.with(py, |arena| Ok(arena.stats()?))?)
     }
 }
 
@@ -277,25 +229,14 @@ device_pool! {
         Ok(FreeList { device, pool: Slot::new("free list", list) })
     }
 
-    /// The device address that kernels pass to `wh_freelist_alloc` as the list.
-    #[getter]
-    fn handle(&self, py: Python<'_>) -> PyResult<u64> {
-        self.pool.with(py, |list| Ok(list.device_address()))
-    }
-
     /// Bytes of all blocks.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
         self.pool.with(py, |list| Ok(list.geometry().bytes()))
     }
 
-    /// Waits for the device, then returns the numbers of free and live blocks.
-    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &self.pool.with(py, |list| Ok(list.stats()?))?)
-    }
-
     /// Waits for the device, then returns the faults of kernels, such as double frees.
     fn faults(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &faults(&self.pool.with(py, |list| Ok(list.faults()?))?))
+        to_python(py, &self.pool.with(py, |list| Ok(list.faults()?))?)
     }
 }

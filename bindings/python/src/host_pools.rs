@@ -1,19 +1,17 @@
 //! Pools of device memory that the host allocates.
 
-use crate::allocation::Allocation;
-use crate::backing::Backing;
-use crate::convert::{layout, to_python};
+use crate::allocation::{Allocation, Backing};
+use crate::convert::{Failure, Result, layout, to_python};
 use crate::device::{Device, or_default};
-use crate::failure::{Failure, Result};
 use crate::report::Report;
-use crate::slot::Slot;
+use crate::slot::{Slot, pool_class};
 use crate::streams::{Owners, RawStream};
 use pyo3::prelude::*;
-use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use warpheap::host_pools::{self, DeviceAllocator};
+use warpheap::host_pools::{self, BlockPoolBuilder, CachingPoolBuilder as Builder, DeviceAllocator};
+use warpheap_bindings::set;
 
 /// An open pool.
 #[derive(Debug)]
@@ -53,27 +51,19 @@ impl<P: DeviceAllocator + 'static> Open<P> {
         // (P2). The documentation of `deallocate_raw` demands P1.
         unsafe { self.backing.deallocate(ptr, layout, raw) }
     }
-
-    /// The pool's statistics and report as JSON.
-    pub fn snapshot(&self, stats: impl Serialize) -> Result<String> {
-        let snapshot = json!({ "stats": stats, "report": self.pool.report() });
-        Ok(snapshot.to_string())
-    }
 }
 
-/// The methods of a class: its own, and those that all pools have. PyO3 allows one `impl` of a
-/// class to have methods.
+/// The methods of a class: its own, and those of all pools that the host allocates from.
 macro_rules! host_pool {
     ($Class:ident, align = $align:tt; $($own:tt)*) => {
-        #[pymethods]
-        impl $Class {
-            $($own)*
+        pool_class! {
+            $Class;
 
-            /// The device.
-            #[getter]
-            pub fn device(&self) -> Device {
-                self.device.clone()
-            }
+            /// Closes the pool: later calls raise `Closed`. Its memory is freed with its last
+            /// allocation.
+            close = |open| open.backing().flush();
+
+            $($own)*
 
             /// Allocates `nbytes`, aligned to `align`, for work submitted to `stream` from now on.
             ///
@@ -125,8 +115,8 @@ macro_rules! host_pool {
 
             /// Statistics and report as a dictionary.
             fn snapshot(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-                let text = self.pool.with(py, |open| open.snapshot(open.pool().stats()))?;
-                Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
+                let read = |pool: &host_pools::$Class| json!({ "stats": pool.stats(), "report": pool.report() });
+                to_python(py, &self.pool.with(py, |open| Ok(read(open.pool())))?)
             }
 
             /// Writes the buffered rows of the log. Does nothing without a log.
@@ -134,24 +124,9 @@ macro_rules! host_pool {
                 self.pool.with(py, |open| open.backing().flush())
             }
 
-            /// Closes the pool: later calls raise `Closed`. Its memory is freed with its last
-            /// allocation.
-            fn close(&self, py: Python<'_>) -> PyResult<()> {
-                self.pool.close(py, |open| open.backing().flush())
-            }
-
-            fn __enter__(slf: Py<Self>) -> Py<Self> {
-                slf
-            }
-
-            fn __exit__(
-                &self,
-                py: Python<'_>,
-                _class: Py<PyAny>,
-                _error: Py<PyAny>,
-                _trace: Py<PyAny>,
-            ) -> PyResult<()> {
-                self.close(py)
+            /// Statistics: live and free memory or blocks, hits and misses.
+            fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+                to_python(py, &self.pool.with(py, |open| Ok(open.pool().stats()))?)
             }
         }
     };
@@ -211,13 +186,6 @@ host_pool! {
         name: Option<String>,
         log: Option<PathBuf>,
     ) -> PyResult<CachingPool> {
-        use host_pools::CachingPoolBuilder as Builder;
-        fn set<T>(builder: Builder, value: Option<T>, setter: fn(Builder, T) -> Builder) -> Builder {
-            match value {
-                Some(value) => setter(builder, value),
-                None => builder,
-            }
-        }
         let device = or_default(py, device)?;
         let builder = host_pools::CachingPool::builder().stream_ordered(stream_ordered);
         let builder = set(builder, max_bytes, Builder::max_bytes);
@@ -234,11 +202,6 @@ host_pool! {
     /// Returns free segments to the device. Returns their bytes.
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
         self.pool.with(py, |open| Ok(open.pool().trim()?))
-    }
-
-    /// Statistics: live, cached and reserved bytes, hits and misses, and the size classes.
-    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &self.pool.with(py, |open| Ok(open.pool().stats()))?)
     }
 }
 
@@ -270,17 +233,10 @@ host_pool! {
         log: Option<PathBuf>,
     ) -> PyResult<BlockPool> {
         let device = or_default(py, device)?;
-        let mut builder = host_pools::BlockPool::builder(layout(block_bytes, align)?, blocks);
-        if let Some(name) = name {
-            builder = builder.name(name);
-        }
+        let builder = host_pools::BlockPool::builder(layout(block_bytes, align)?, blocks);
+        let builder = set(builder, name, BlockPoolBuilder::name);
         let open = py.detach(|| Open::new(builder.build(&device.inner).map_err(Failure::from)?, log))?;
         let owners = open.backing().owners().clone();
         Ok(BlockPool { device, owners, pool: Slot::new("pool", open) })
-    }
-
-    /// Statistics: free and live blocks, hits and misses.
-    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        to_python(py, &self.pool.with(py, |open| Ok(open.pool().stats()))?)
     }
 }

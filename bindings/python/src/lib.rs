@@ -6,16 +6,13 @@
 //! closed ([`slot`]), so no call reaches freed memory of the library.
 
 mod allocation;
-mod backing;
 mod convert;
 mod device;
 mod device_pools;
-mod failure;
 mod host_pools;
 mod logs;
 mod report;
 mod slot;
-mod stream_uses;
 mod streams;
 mod torch;
 

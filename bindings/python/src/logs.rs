@@ -1,8 +1,7 @@
 //! Logs of pools and maps of heaps.
 
-use crate::convert::to_python;
+use crate::convert::{Failure, Result, to_python};
 use crate::device::{Device, or_default};
-use crate::failure::{Failure, Result};
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde_json::json;

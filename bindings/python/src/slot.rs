@@ -1,12 +1,14 @@
-//! Slot: a value that `close` drops, however many Python objects refer to it.
+//! Slot: a value that `close` drops, however many Python objects refer to it; and the classes of
+//! pools, which have one.
 //!
 //! Any thread may call any method. Calls without the GIL take the lock without it, too: a thread
 //! that holds the GIL never waits for the lock, so the two cannot deadlock. In a forked child,
 //! calls fail before they take the lock, and the value is forgotten.
 
-use crate::failure::{Failure, Result};
+use crate::convert::{Failure, Result};
 use pyo3::prelude::*;
 use std::sync::{PoisonError, RwLock};
+use warpheap_bindings::lock::{read, write};
 
 /// A value until it is closed.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl<T: Send + Sync> Slot<T> {
     pub fn with<R: Send>(&self, py: Python<'_>, f: impl Send + FnOnce(&T) -> Result<R>) -> PyResult<R> {
         let call = || {
             Failure::check_process()?;
-            let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
+            let value = read(&self.value);
             value.as_ref().map_or_else(|| Err(Failure::closed(self.what)), f)
         };
         Ok(py.detach(call)?)
@@ -40,7 +42,7 @@ impl<T: Send + Sync> Slot<T> {
     ) -> PyResult<R> {
         let call = || {
             Failure::check_process()?;
-            let mut value = self.value.write().unwrap_or_else(PoisonError::into_inner);
+            let mut value = write(&self.value);
             value.as_mut().map_or_else(|| Err(Failure::closed(self.what)), f)
         };
         Ok(py.detach(call)?)
@@ -50,7 +52,7 @@ impl<T: Send + Sync> Slot<T> {
     pub fn close(&self, py: Python<'_>, f: impl Send + FnOnce(T) -> Result<()>) -> PyResult<()> {
         let call = || {
             Failure::check_process()?;
-            let value = self.value.write().unwrap_or_else(PoisonError::into_inner).take();
+            let value = write(&self.value).take();
             value.map_or(Ok(()), f)
         };
         Ok(py.detach(call)?)
@@ -69,3 +71,41 @@ impl<T: Send> Drop for Slot<T> {
         }
     }
 }
+
+/// The methods of a class of pools: those in the macro call, and those that all such classes have.
+/// PyO3 allows one `impl` of a class to have methods.
+macro_rules! pool_class {
+    ($Class:ident; $(#[$doc:meta])* close = $close:expr; $($own:tt)*) => {
+        #[pymethods]
+        impl $Class {
+            $($own)*
+
+            /// The device.
+            #[getter]
+            pub fn device(&self) -> Device {
+                self.device.clone()
+            }
+
+            $(#[$doc])*
+            fn close(&self, py: Python<'_>) -> PyResult<()> {
+                self.pool.close(py, $close)
+            }
+
+            fn __enter__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            fn __exit__(
+                &self,
+                py: Python<'_>,
+                _class: Py<PyAny>,
+                _error: Py<PyAny>,
+                _trace: Py<PyAny>,
+            ) -> PyResult<()> {
+                self.close(py)
+            }
+        }
+    };
+}
+
+pub(crate) use pool_class;

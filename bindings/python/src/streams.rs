@@ -1,14 +1,14 @@
 //! The streams that a program passes, and the objects that own them.
 
-use crate::failure::Result;
+use crate::convert::Result;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use warpheap::Backend;
-use warpheap::driver::RawStreams;
+use warpheap_bindings::{RawStreams, lock};
 
 /// A raw `CUstream`.
 ///
@@ -104,7 +104,7 @@ impl Owners {
 
     /// Only threads with the GIL take the lock, and hold it only for a change of the map.
     fn lock(&self, _py: Python<'_>) -> MutexGuard<'_, HashMap<u64, Py<PyAny>>> {
-        self.by_raw.lock().unwrap_or_else(PoisonError::into_inner)
+        lock::lock(&self.by_raw)
     }
 }
 

@@ -3,8 +3,8 @@
 //! PyTorch passes what `warpheap_torch_alloc` returns to kernels, null too, so a failed allocation
 //! must raise. The function throws a C++ `std::runtime_error`, which PyTorch raises in Python.
 
+use crate::convert::{Failure, Result, layout};
 use crate::device::Device;
-use crate::failure::{Failure, Result};
 use crate::host_pools::{CachingPool, Open};
 use libloading::Library;
 use pyo3::prelude::*;
@@ -13,13 +13,14 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use warpheap::host_pools;
+use warpheap_bindings::lock::lock;
 use warpheap_device::kernel::DevicePtr;
 
 type Pool = Open<host_pools::CachingPool>;
 
-/// PyTorch supports as many GPUs.
+/// The largest number of GPUs that PyTorch supports.
 const GPUS: usize = 64;
 
 /// The pool of each GPU that PyTorch has used, by ordinal. Each is set once, under `MAKING`.
@@ -75,7 +76,7 @@ pub unsafe extern "C-unwind" fn warpheap_torch_free(
     }
     let call = || {
         let pool = pool_of(ordinal(device)?)?;
-        let layout = crate::convert::layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
+        let layout = layout(u64::try_from(size).unwrap_or(0), ALIGN)?;
         // SAFETY: the caller's promise.
         unsafe { pool.backing().deallocate(ptr as u64, layout, stream as u64) }
     };
@@ -150,7 +151,7 @@ fn chosen(py: Python<'_>, pools: &[Py<CachingPool>]) -> PyResult<Vec<(u32, Pool)
 /// Checks that each GPU is named once and has no pool, which stays so while the lock is held.
 fn check(chosen: &[(u32, Pool)]) -> Result<MutexGuard<'static, ()>> {
     Failure::check_process()?;
-    let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let making = lock(&MAKING);
     for (i, (ordinal, _)) in chosen.iter().enumerate() {
         if chosen[..i].iter().any(|(earlier, _)| earlier == ordinal) {
             let text = format!("two pools on GPU {ordinal} were passed; pass one for each GPU");
@@ -180,7 +181,7 @@ fn pool_of(ordinal: u32) -> Result<&'static Pool> {
     if let Some(pool) = place.get() {
         return Ok(pool);
     }
-    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _making = lock(&MAKING);
     if let Some(pool) = place.get() {
         return Ok(pool);
     }

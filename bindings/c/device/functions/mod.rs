@@ -7,7 +7,6 @@
 //! The functions cost what those of `warpheap_device` cost, and the call: nothing is inlined across
 //! a link, and each call loads the words of the handle that it needs, which the L1 cache serves.
 
-pub mod group;
 pub mod heap;
 pub mod pools;
 

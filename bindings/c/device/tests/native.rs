@@ -4,12 +4,10 @@
 use std::ptr::null_mut;
 use warpheap::device_pools::{Bump, FreeList, Heap};
 use warpheap::{Device, LaunchConfig};
-use warpheap_c_device::functions::group::{
-    wh_free_block, wh_free_warp, wh_malloc_block, wh_malloc_block_each, wh_malloc_warp,
-};
 use warpheap_c_device::functions::heap::{
-    wh_aligned_alloc, wh_calloc, wh_free, wh_free_begin, wh_free_finish, wh_malloc, wh_malloc_begin,
-    wh_malloc_finish, wh_realloc, wh_usable_size,
+    wh_aligned_alloc, wh_calloc, wh_free, wh_free_begin, wh_free_block, wh_free_finish, wh_free_warp,
+    wh_malloc, wh_malloc_begin, wh_malloc_block, wh_malloc_block_each, wh_malloc_finish, wh_malloc_warp,
+    wh_realloc, wh_usable_size,
 };
 use warpheap_c_device::functions::pools::{
     wh_bump_aligned_alloc, wh_bump_alloc, wh_freelist_alloc, wh_freelist_free,

@@ -1,6 +1,6 @@
 //! Arguments from C: places for results, structs with their size, layouts.
 
-use crate::failure::{Failure, Result};
+use crate::status::{Failure, Result};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 

@@ -1,17 +1,14 @@
 //! Bump arenas.
 
-use crate::arguments::{Out, Versioned, given, options};
+use crate::arguments::{Versioned, given};
 use crate::call::call;
 use crate::device::wh_device;
-use crate::failure::Result;
-use crate::heap_reports::{return_check, return_value};
-use crate::lock::{read, write};
 use crate::registry::Registry;
 use crate::status::wh_status;
-use host::device_pools::Bump;
+use host::device_pools::{Bump, BumpBuilder};
 use std::ffi::c_char;
-use std::ptr::null_mut;
 use std::sync::RwLock;
+use warpheap_bindings::set;
 
 /// A bump arena in device memory, which kernels allocate from. A reset frees all blocks.
 pub struct wh_bump {
@@ -50,14 +47,7 @@ unsafe impl Versioned for wh_bump_options {
     const NAME: &str = "wh_bump_options";
 }
 
-const NULL: wh_bump_owner = wh_bump_owner { id: 0 };
-
 static ARENAS: Registry<RwLock<Bump>> = Registry::new("bump", "bump arena", 1);
-
-fn with_arena<R>(owner: wh_bump_owner, body: impl FnOnce(&Bump) -> Result<R>) -> Result<R> {
-    let arena = ARENAS.get(owner.id)?;
-    body(&read(&arena))
-}
 
 /// Creates an arena and returns its owner.
 ///
@@ -69,23 +59,15 @@ pub unsafe extern "C" fn wh_bump_create(
     options: *const wh_bump_options,
     bump: *mut wh_bump_owner,
 ) -> wh_status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(bump, "bump", NULL) }?;
-        // SAFETY: the caller's promise.
-        let options: wh_bump_options = unsafe { self::options(options, "options") }?;
-        // SAFETY: the caller's promise.
-        let device = unsafe { device.open() }?;
-        let mut builder = Bump::builder(options.capacity);
-        if let Some(bytes) = given(options.min_align) {
-            builder = builder.min_align(bytes);
-        }
-        if let Some(shards) = given(options.shards) {
-            builder = builder.shards(if shards == WH_NO_SHARDS { 0 } else { shards });
-        }
-        out.set(wh_bump_owner { id: ARENAS.insert(RwLock::new(builder.build(&device)?)) });
-        Ok(())
-    })
+    let build = |options: wh_bump_options, device: &host::Device| {
+        let shards = given(options.shards).map(|shards| if shards == WH_NO_SHARDS { 0 } else { shards });
+        let builder = Bump::builder(options.capacity);
+        let builder = set(builder, given(options.min_align), BumpBuilder::min_align);
+        let builder = set(builder, shards, BumpBuilder::shards);
+        builder.build(device).map(RwLock::new)
+    };
+    // SAFETY: the caller's promise.
+    call(|| unsafe { ARENAS.create(bump, |id| wh_bump_owner { id }, options, device, build) })
 }
 
 /// Destroys an arena, after all work of its device, and frees its memory. Pending kernels may use
@@ -102,19 +84,15 @@ pub extern "C" fn wh_bump_destroy(bump: wh_bump_owner) -> wh_status {
 /// `handle` is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wh_bump_handle(bump: wh_bump_owner, handle: *mut *mut wh_bump) -> wh_status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(handle, "handle", null_mut()) }?;
-        out.set(with_arena(bump, |arena| Ok(arena.device_address()))? as *mut wh_bump);
-        Ok(())
-    })
+    // SAFETY: the caller's promise.
+    call(|| unsafe { ARENAS.return_handle(bump.id, handle) })
 }
 
 /// Waits for the device, then frees all blocks of an arena. Blocks from before must not be used any
 /// more. No kernel may use the arena during the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn wh_bump_reset(bump: wh_bump_owner) -> wh_status {
-    call(|| Ok(write(&*ARENAS.get(bump.id)?).reset()?))
+    call(|| ARENAS.reset(bump.id))
 }
 
 /// Waits for the device, then checks the metadata of an arena. The results are those of
@@ -129,7 +107,7 @@ pub unsafe extern "C" fn wh_bump_check(
     json: *mut *mut c_char,
 ) -> wh_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { return_check(violations, json, || with_arena(bump, |arena| Ok(arena.check()?))) })
+    call(|| unsafe { ARENAS.return_check(bump.id, violations, json) })
 }
 
 /// Waits for the device, then returns statistics of an arena as JSON for `wh_string_free`.
@@ -139,5 +117,5 @@ pub unsafe extern "C" fn wh_bump_check(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wh_bump_stats_json(bump: wh_bump_owner, json: *mut *mut c_char) -> wh_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { return_value(json, || with_arena(bump, |arena| Ok(arena.stats()?))) })
+    call(|| unsafe { ARENAS.return_json(bump.id, json, Bump::stats) })
 }

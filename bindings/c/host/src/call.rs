@@ -1,10 +1,16 @@
-//! The wrapper of every entry point that returns a status, and the text of the last failure.
+//! The wrapper of every entry point that returns a status, the text of the last failure, and other
+//! strings for the caller.
 
-use crate::failure::{Failure, Result};
-use crate::status::wh_status;
+use crate::arguments::Out;
+use crate::status::{Failure, Result, wh_status, wh_status::*};
+use host::driver::check_process;
+use serde::Serialize;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use warpheap_bindings::lock::lock;
 
 thread_local! {
     /// The text of this thread's last failed call.
@@ -13,12 +19,12 @@ thread_local! {
 
 /// Calls `body` and converts its outcome, also a panic, to a status.
 ///
-/// Unwind safety: a panic leaves shared state consistent (`crate::lock`), and a pool that panicked
-/// during a change reports that itself (`WH_NOT_RESET`).
+/// Unwind safety: a panic leaves shared state consistent (`warpheap_bindings::lock`), and a pool
+/// that panicked during a change reports that itself (`WH_NOT_RESET`).
 pub(crate) fn call(body: impl FnOnce() -> Result<()>) -> wh_status {
     let outcome = catch_unwind(AssertUnwindSafe(body));
     let failure = match outcome {
-        Ok(Ok(())) => return wh_status::WH_OK,
+        Ok(Ok(())) => return WH_OK,
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::panicked(&*payload),
     };
@@ -54,10 +60,49 @@ pub extern "C" fn wh_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
+/// Addresses of the strings that were returned and not freed yet. So a wrong free is an error.
+static RETURNED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// Returns `text` to the caller.
+pub(crate) fn return_text(out: &Out<*mut c_char>, text: String) {
+    let raw = c_string(text).into_raw();
+    lock(&RETURNED).insert(raw.addr());
+    out.set(raw);
+}
+
+/// Returns `value` as JSON.
+pub(crate) fn return_json(out: &Out<*mut c_char>, value: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string(value);
+    let json = json.map_err(|error| Failure::new(WH_OTHER, format!("cannot write JSON: {error}")))?;
+    return_text(out, json);
+    Ok(())
+}
+
+/// Frees a string that a function of this library returned as `char *`. Does nothing for null.
+/// Returns `WH_INVALID_FREE` for another pointer and for a string that was freed before.
+///
+/// # Safety
+/// `string` is not in use any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wh_string_free(string: *mut c_char) -> wh_status {
+    call(|| {
+        if string.is_null() {
+            return Ok(());
+        }
+        check_process()?;
+        if !lock(&RETURNED).remove(&string.addr()) {
+            let why = "no string of this library starts there; free each string once";
+            return Err(Failure::new(WH_INVALID_FREE, format!("cannot free {string:p}: {why}")));
+        }
+        // SAFETY: `return_text` made it with `into_raw`, and its address was removed once.
+        drop(unsafe { CString::from_raw(string) });
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::wh_status::*;
     use std::ffi::CStr;
 
     fn last() -> String {

@@ -1,11 +1,18 @@
-//! The device of a new pool.
+//! The device of a new pool, and the device library: PTX that defines `wh_malloc` and the other
+//! functions for kernels.
 
-use crate::failure::{Failure, Result};
-use crate::status::wh_status::WH_NO_DEVICE;
+use crate::arguments::Out;
+use crate::call::{c_string, call};
+use crate::status::wh_status::{self, WH_NO_DEVICE, WH_NOT_SUPPORTED};
+use crate::status::{Failure, Result};
 use host::Device;
 use host::driver::check_process;
-use std::ffi::c_void;
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char, c_void};
+use std::ptr::null;
+use std::sync::{LazyLock, Mutex};
+use warpheap_bindings::device_library::device_library;
+use warpheap_bindings::lock::lock;
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,4 +80,39 @@ impl wh_device {
              cuCtxSetCurrent, before, or pass a context",
         ))
     }
+}
+
+/// The texts of the libraries that were returned, by architecture. Each ends with a byte of zero,
+/// as the driver's linker expects, and is never removed.
+static TEXTS: Mutex<BTreeMap<&str, CString>> = Mutex::new(BTreeMap::new());
+
+/// Returns the device library for a GPU of compute capability `major.minor`: relocatable PTX, to be
+/// linked with the program's kernels by `nvcc`, nvJitLink or `cuLinkAddData`. The text ends with a
+/// byte of zero, is static, and must not be freed. `bytes` gets its length without that byte; it
+/// may be null.
+///
+/// # Safety
+/// `ptx` and `bytes` are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wh_device_library(
+    major: i32,
+    minor: i32,
+    ptx: *mut *const c_char,
+    bytes: *mut usize,
+) -> wh_status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(ptx, "ptx", null()) }?;
+        // SAFETY: the caller's promise.
+        let length = unsafe { Out::optional(bytes, "bytes", 0) }?;
+        // Another thread may hold the lock at the fork.
+        check_process()?;
+        let unsupported = |why| Failure::new(WH_NOT_SUPPORTED, why);
+        let image = device_library(Some((major.into(), minor.into()))).map_err(unsupported)?;
+        let mut texts = lock(&TEXTS);
+        let text = texts.entry(image.arch).or_insert_with(|| c_string(image.ptx.to_owned()));
+        out.set(text.as_ptr());
+        length.iter().for_each(|length| length.set(text.count_bytes()));
+        Ok(())
+    })
 }

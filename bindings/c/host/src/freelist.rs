@@ -1,17 +1,14 @@
 //! Free lists: pools of equal blocks.
 
-use crate::arguments::{Out, Versioned, given, options};
+use crate::arguments::{Versioned, given};
 use crate::call::call;
 use crate::device::wh_device;
-use crate::failure::Result;
-use crate::heap_reports::{return_check, return_value};
-use crate::lock::{read, write};
 use crate::registry::Registry;
 use crate::status::wh_status;
-use host::device_pools::FreeList;
+use host::device_pools::{FreeList, FreeListBuilder};
 use std::ffi::c_char;
-use std::ptr::null_mut;
 use std::sync::RwLock;
+use warpheap_bindings::set;
 
 /// A pool of equal blocks in device memory, which kernels allocate from.
 pub struct wh_freelist {
@@ -46,14 +43,7 @@ unsafe impl Versioned for wh_freelist_options {
     const NAME: &str = "wh_freelist_options";
 }
 
-const NULL: wh_freelist_owner = wh_freelist_owner { id: 0 };
-
 static LISTS: Registry<RwLock<FreeList>> = Registry::new("freelist", "free list", 2);
-
-fn with_list<R>(owner: wh_freelist_owner, body: impl FnOnce(&FreeList) -> Result<R>) -> Result<R> {
-    let list = LISTS.get(owner.id)?;
-    body(&read(&list))
-}
 
 /// Creates a free list and returns its owner.
 ///
@@ -65,20 +55,13 @@ pub unsafe extern "C" fn wh_freelist_create(
     options: *const wh_freelist_options,
     freelist: *mut wh_freelist_owner,
 ) -> wh_status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(freelist, "freelist", NULL) }?;
-        // SAFETY: the caller's promise.
-        let options: wh_freelist_options = unsafe { self::options(options, "options") }?;
-        // SAFETY: the caller's promise.
-        let device = unsafe { device.open() }?;
-        let mut builder = FreeList::builder(options.blocks, options.block_size);
-        if let Some(bytes) = given(options.align) {
-            builder = builder.align(bytes);
-        }
-        out.set(wh_freelist_owner { id: LISTS.insert(RwLock::new(builder.build(&device)?)) });
-        Ok(())
-    })
+    let build = |options: wh_freelist_options, device: &host::Device| {
+        let builder = FreeList::builder(options.blocks, options.block_size);
+        let builder = set(builder, given(options.align), FreeListBuilder::align);
+        builder.build(device).map(RwLock::new)
+    };
+    // SAFETY: the caller's promise.
+    call(|| unsafe { LISTS.create(freelist, |id| wh_freelist_owner { id }, options, device, build) })
 }
 
 /// Destroys a free list, after all work of its device, and frees its memory. Pending kernels may
@@ -98,19 +81,15 @@ pub unsafe extern "C" fn wh_freelist_handle(
     freelist: wh_freelist_owner,
     handle: *mut *mut wh_freelist,
 ) -> wh_status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(handle, "handle", null_mut()) }?;
-        out.set(with_list(freelist, |list| Ok(list.device_address()))? as *mut wh_freelist);
-        Ok(())
-    })
+    // SAFETY: the caller's promise.
+    call(|| unsafe { LISTS.return_handle(freelist.id, handle) })
 }
 
 /// Waits for the device, then frees all blocks of a free list and clears its faults. Blocks from
 /// before must not be used any more. No kernel may use the free list during the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn wh_freelist_reset(freelist: wh_freelist_owner) -> wh_status {
-    call(|| Ok(write(&*LISTS.get(freelist.id)?).reset()?))
+    call(|| LISTS.reset(freelist.id))
 }
 
 /// Waits for the device, then checks the metadata of a free list. The results are those of
@@ -125,7 +104,7 @@ pub unsafe extern "C" fn wh_freelist_check(
     json: *mut *mut c_char,
 ) -> wh_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { return_check(violations, json, || with_list(freelist, |list| Ok(list.check()?))) })
+    call(|| unsafe { LISTS.return_check(freelist.id, violations, json) })
 }
 
 /// Waits for the device, then returns statistics of a free list as JSON for `wh_string_free`.
@@ -138,7 +117,7 @@ pub unsafe extern "C" fn wh_freelist_stats_json(
     json: *mut *mut c_char,
 ) -> wh_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { return_value(json, || with_list(freelist, |list| Ok(list.stats()?))) })
+    call(|| unsafe { LISTS.return_json(freelist.id, json, FreeList::stats) })
 }
 
 /// Waits for the device, then returns the faults of kernels since the last reset, as
@@ -152,5 +131,5 @@ pub unsafe extern "C" fn wh_freelist_faults_json(
     json: *mut *mut c_char,
 ) -> wh_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { return_value(json, || with_list(freelist, |list| Ok(list.faults()?))) })
+    call(|| unsafe { LISTS.return_json(freelist.id, json, FreeList::faults) })
 }

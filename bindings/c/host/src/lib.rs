@@ -1,9 +1,11 @@
 //! `libwarpheap`: warpheap's pools for C and C++, with the header `bindings/c/include/warpheap.h`.
 //!
 //! ```text
-//!   entry points: heap, heap_reports, bump, freelist, pool, device_library
+//!   entry points: heap, bump, freelist, pool, device
 //!        |  call()            one wrapper: panics, statuses, the last error
 //!        |  Registry          an id of a pool -> Arc of the pool
+//!        v
+//!   warpheap-bindings         what Python shares: raw streams, texts, locks
 //!        v
 //!   crate `warpheap`          (named `host` here: the library itself is called `warpheap`)
 //! ```
@@ -20,16 +22,11 @@ mod arguments;
 mod bump;
 mod call;
 mod device;
-mod device_library;
-mod failure;
 mod freelist;
 mod heap;
-mod heap_reports;
-mod lock;
 mod pool;
 mod registry;
 mod status;
-mod strings;
 
 #[cfg(test)]
 #[path = "../tests/fuzz/mod.rs"]

@@ -1,19 +1,16 @@
 //! Caching pools: device memory that the host allocates, in stream order.
 
-use crate::arguments::{Out, Versioned, given, layout, options};
-use crate::call::call;
+use crate::arguments::{Out, Versioned, given, layout};
+use crate::call::{call, return_json, return_text};
 use crate::device::wh_device;
-use crate::failure::Failure;
-use crate::heap_reports::return_value;
 use crate::registry::Registry;
-use crate::status::wh_status::{self, WH_INVALID_FREE};
-use crate::strings::return_text;
-use host::driver::RawStreams;
+use crate::status::{Failure, wh_status, wh_status::WH_INVALID_FREE};
 use host::error::{Error, InvalidFree};
-use host::host_pools::{CachingPool, DeviceAllocator};
+use host::host_pools::{CachingPool, CachingPoolBuilder as Builder, DeviceAllocator};
 use std::alloc::Layout;
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
+use warpheap_bindings::{RawPool, set};
 use warpheap_device::kernel::DevicePtr;
 
 /// A caching pool.
@@ -28,7 +25,7 @@ pub struct wh_pool {
 }
 
 /// Settings of a caching pool. Set all fields to 0, then `struct_bytes`, and others as needed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct wh_pool_options {
     /// `sizeof(wh_pool_options)`.
@@ -54,13 +51,7 @@ unsafe impl Versioned for wh_pool_options {
 /// The alignment of a request that names none: that of `cudaMalloc`.
 const ALIGN: usize = 256;
 
-/// The pool is dropped before its streams.
-struct Pool {
-    pool: CachingPool,
-    streams: RawStreams,
-}
-
-static POOLS: Registry<Pool> = Registry::new("pool", "caching pool", 3);
+static POOLS: Registry<RawPool<CachingPool>> = Registry::new("pool", "caching pool", 3);
 
 /// Creates a caching pool. Null `options` stand for the defaults.
 ///
@@ -72,26 +63,19 @@ pub unsafe extern "C" fn wh_pool_create(
     options: *const wh_pool_options,
     pool: *mut wh_pool,
 ) -> wh_status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(pool, "pool", wh_pool { id: 0 }) }?;
-        let mut builder = CachingPool::builder();
-        if !options.is_null() {
-            // SAFETY: the caller's promise.
-            let options: wh_pool_options = unsafe { self::options(options, "options") }?;
-            builder = given(options.max_bytes).into_iter().fold(builder, |b, bytes| b.max_bytes(bytes));
-            builder = given(options.min_block).into_iter().fold(builder, |b, bytes| b.min_block(bytes));
-            builder = given(options.slab_limit).into_iter().fold(builder, |b, bytes| b.slab_limit(bytes));
-            builder = given(options.spare_bytes).into_iter().fold(builder, |b, bytes| b.spare_bytes(bytes));
-            let classes = given(options.classes_per_doubling);
-            builder = classes.into_iter().fold(builder, |b, classes| b.classes_per_doubling(classes));
-        }
-        // SAFETY: the caller's promise.
-        let device = unsafe { device.open() }?;
-        let pool = Pool { pool: builder.build(&device)?, streams: RawStreams::new(&device) };
-        out.set(wh_pool { id: POOLS.insert(pool) });
-        Ok(())
-    })
+    let build = |options: wh_pool_options, device: &host::Device| {
+        let builder = CachingPool::builder();
+        let builder = set(builder, given(options.max_bytes), Builder::max_bytes);
+        let builder = set(builder, given(options.min_block), Builder::min_block);
+        let builder = set(builder, given(options.slab_limit), Builder::slab_limit);
+        let builder = set(builder, given(options.spare_bytes), Builder::spare_bytes);
+        let builder = set(builder, given(options.classes_per_doubling), Builder::classes_per_doubling);
+        builder.build(device).map(RawPool::new)
+    };
+    let defaults = wh_pool_options { struct_bytes: size_of::<wh_pool_options>(), ..Default::default() };
+    let options = if options.is_null() { &raw const defaults } else { options };
+    // SAFETY: the caller's promise.
+    call(|| unsafe { POOLS.create(pool, |id| wh_pool { id }, options, device, build) })
 }
 
 /// Destroys a caching pool and frees all its memory, after all pending frees. If blocks are still
@@ -125,8 +109,7 @@ pub unsafe extern "C" fn wh_pool_allocate(
         let layout = layout(bytes, align, ALIGN)?;
         let pool = POOLS.get(pool.id)?;
         // SAFETY: the caller's promise.
-        let stream = unsafe { pool.streams.get(stream) }?;
-        out.set(pool.pool.allocate(layout, &stream)?.0.cast());
+        out.set(unsafe { pool.allocate(layout, stream) }?.0.cast());
         Ok(())
     })
 }
@@ -148,13 +131,11 @@ pub unsafe extern "C" fn wh_pool_deallocate(
 ) -> wh_status {
     call(|| {
         let pool = POOLS.get(pool.id)?;
-        // SAFETY: the caller's promise.
-        let stream = unsafe { pool.streams.get(stream) }?;
         let block = DevicePtr(block.cast::<u8>());
         // Without a live block there, no layout is right, and the pool returns the reason.
-        let layout = pool.pool.layout_of(block).unwrap_or(Layout::new::<u8>());
+        let layout = pool.pool().layout_of(block).unwrap_or(Layout::new::<u8>());
         // SAFETY: the caller's promise. Wrong addresses are errors.
-        let freed = unsafe { pool.pool.deallocate(block, layout, &stream) };
+        let freed = unsafe { pool.deallocate(block, layout, stream) };
         freed.map_err(|error| match error {
             // Without the advice on layouts, which C does not pass.
             Error::InvalidFree(InvalidFree::Block { allocator, address, why }) => Failure::new(
@@ -172,7 +153,7 @@ pub unsafe extern "C" fn wh_pool_deallocate(
 #[unsafe(no_mangle)]
 pub extern "C" fn wh_pool_forget_stream(pool: wh_pool, stream: *mut c_void) -> wh_status {
     call(|| {
-        POOLS.get(pool.id)?.streams.forget(stream);
+        POOLS.get(pool.id)?.forget(stream);
         Ok(())
     })
 }
@@ -187,7 +168,7 @@ pub unsafe extern "C" fn wh_pool_trim(pool: wh_pool, released: *mut u64) -> wh_s
     call(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::optional(released, "released", 0) }?;
-        let bytes = POOLS.get(pool.id)?.pool.trim()?;
+        let bytes = POOLS.get(pool.id)?.pool().trim()?;
         out.iter().for_each(|out| out.set(bytes));
         Ok(())
     })
@@ -199,8 +180,11 @@ pub unsafe extern "C" fn wh_pool_trim(pool: wh_pool, released: *mut u64) -> wh_s
 /// `json` is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wh_pool_stats_json(pool: wh_pool, json: *mut *mut c_char) -> wh_status {
-    // SAFETY: the caller's promise.
-    call(|| unsafe { return_value(json, || Ok(POOLS.get(pool.id)?.pool.stats())) })
+    call(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(json, "json", null_mut()) }?;
+        return_json(&out, &POOLS.get(pool.id)?.pool().stats())
+    })
 }
 
 /// Returns a report of a pool for `wh_string_free`: what is in use, what is free, and what holds
@@ -213,7 +197,7 @@ pub unsafe extern "C" fn wh_pool_report(pool: wh_pool, text: *mut *mut c_char) -
     call(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { Out::new(text, "text", null_mut()) }?;
-        return_text(&out, POOLS.get(pool.id)?.pool.report().to_string());
+        return_text(&out, POOLS.get(pool.id)?.pool().report().to_string());
         Ok(())
     })
 }

@@ -1,7 +1,9 @@
-//! Statuses, and the status of each error.
+//! Statuses, and the status and the text of each failure.
 
 use host::Error;
+use std::any::Any;
 use std::ffi::{CStr, c_char};
+use warpheap_bindings::heap;
 
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,54 @@ impl wh_status {
 pub extern "C" fn wh_status_name(status: i32) -> *const c_char {
     let name = NAMES.iter().find(|(one, _)| *one as i32 == status);
     name.map_or(c"unknown status", |(_, name)| name).as_ptr()
+}
+
+/// Why a call failed: its status and its text.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub status: wh_status,
+    pub text: String,
+}
+
+/// The result of a part of a call.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub fn new(status: wh_status, text: impl Into<String>) -> Failure {
+        Failure { status, text: text.into() }
+    }
+
+    /// An invalid value of the parameter or option `name`.
+    pub fn argument(name: &str, why: impl std::fmt::Display) -> Failure {
+        Failure::new(WH_INVALID_ARGUMENT, format!("invalid `{name}`: {why}"))
+    }
+
+    /// From the payload of a panic.
+    pub fn panicked(payload: &(dyn Any + Send)) -> Failure {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no message");
+        Failure::new(
+            WH_PANIC,
+            format!("libwarpheap panicked: {text}; this is a defect of the library, please report it"),
+        )
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::new(wh_status::of(&error), error.to_string())
+    }
+}
+
+impl From<heap::Failure> for Failure {
+    fn from(failure: heap::Failure) -> Failure {
+        match failure {
+            heap::Failure::OutOfMemory(text) => Failure::new(WH_OUT_OF_MEMORY, text),
+            heap::Failure::InvalidFree(text) => Failure::new(WH_INVALID_FREE, text),
+            heap::Failure::Other(error) => error.into(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -158,10 +158,10 @@ static void device_library(void) {
     if (status == WH_OK) {
         REQUIRE(bytes > 1000 && strlen(ptx) == bytes && strstr(ptx, "wh_malloc") != NULL);
         OK(wh_device_library(12, 1, &ptx, NULL));
-        FAILS(wh_device_library(6, 1, &ptx, NULL), WH_NOT_SUPPORTED, "too old");
-        FAILS(wh_device_library(-1, -1, &ptx, NULL), WH_NOT_SUPPORTED, "too old");
+        FAILS(wh_device_library(6, 1, &ptx, NULL), WH_NOT_SUPPORTED, "7.0 or newer, not");
+        FAILS(wh_device_library(-1, -1, &ptx, NULL), WH_NOT_SUPPORTED, "7.0 or newer, not");
     } else {
-        FAILS(status, WH_NOT_SUPPORTED, "without its device library");
+        FAILS(status, WH_NOT_SUPPORTED, "has no device library");
     }
     FAILS(wh_device_library(9, 0, NULL, NULL), WH_INVALID_ARGUMENT, "`ptx`");
 }

@@ -1,18 +1,18 @@
 //! Blocks that several streams use: a pool does not reuse them before the work of all streams, and
 //! the stream of the free does not wait for the others.
-
-#[path = "../src/stream_uses.rs"]
-mod stream_uses;
+#![cfg(not(loom))]
 
 use std::alloc::Layout;
+use std::ptr::without_provenance_mut;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use stream_uses::StreamUses;
 use warpheap::host_pools::{CachingPool, DeviceAllocator};
 use warpheap::{Device, DeviceBuffer, Error, LaunchConfig, Module, Stream};
+use warpheap_bindings::RawPool;
+use warpheap_bindings::pool::StreamUses;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::thread as device_thread;
 
@@ -101,7 +101,7 @@ impl Setup {
             user.wait(&setup.owner.record().unwrap()).unwrap();
             // SAFETY: the block and the buffer are live until the kernel has ended.
             unsafe { user.launch(&setup.module, copy_late, &ONE, (copy.slice(), word(block))) }.unwrap();
-            setup.uses.record(address(block), user.clone());
+            setup.uses.record(block, user.clone());
         }
         setup
     }
@@ -109,7 +109,7 @@ impl Setup {
     fn free(&self) -> warpheap::Result<()> {
         // SAFETY: the block is live, and `after` is ordered after its uses (P1, P2).
         let free = |after: &Stream| unsafe { self.pool.deallocate(self.block, LAYOUT, after) };
-        self.uses.free(address(self.block), &self.owner, free)
+        self.uses.free(self.block, &self.owner, free)
     }
 
     /// Allocates on the stream of the free, and writes to the new block.
@@ -170,7 +170,7 @@ fn a_block_is_reused_after_the_work_of_all_recorded_streams() {
 fn without_a_recorded_stream_a_block_is_reused_at_once() {
     let _turn = close_gate();
     let [setup, other] = [Setup::new(0), Setup::new(1)];
-    setup.uses.record(address(other.block), other.users[0].0.clone());
+    setup.uses.record(other.block, other.users[0].0.clone());
     setup.free().unwrap();
     assert_eq!(address(setup.overwrite()), address(setup.block));
     // The uses of a block end with its free.
@@ -182,7 +182,7 @@ fn without_a_recorded_stream_a_block_is_reused_at_once() {
 fn streams_stay_recorded_after_a_failed_free() {
     let _turn = close_gate();
     let setup = Setup::new(1);
-    let failed = setup.uses.free(address(setup.block), &setup.owner, |_| Err(Error::NotReset { pool: "x" }));
+    let failed = setup.uses.free(setup.block, &setup.owner, |_| Err(Error::NotReset { pool: "x" }));
     assert!(matches!(failed, Err(Error::NotReset { .. })));
     setup.free().unwrap();
     assert_ne!(address(setup.overwrite()), address(setup.block));
@@ -194,7 +194,7 @@ fn streams_stay_recorded_after_a_failed_free() {
 fn a_stream_that_fails_makes_the_free_wait_for_the_device() {
     let _turn = close_gate();
     let setup = Setup::new(1);
-    setup.uses.record(address(setup.block), Device::cpu().stream().unwrap());
+    setup.uses.record(setup.block, Device::cpu().stream().unwrap());
     thread::scope(|scope| {
         let (sender, receiver) = channel();
         let setup = &setup;
@@ -209,4 +209,22 @@ fn a_stream_that_fails_makes_the_free_wait_for_the_device() {
         assert_eq!(early, Err(RecvTimeoutError::Timeout), "it was freed before the late kernel had ended");
     });
     setup.finish();
+}
+
+#[test]
+fn memory_of_a_forgotten_stream_serves_others() {
+    let large = Layout::from_size_align(3 << 20, 256).unwrap();
+    // One block fills the pool.
+    let pool = CachingPool::builder().max_bytes(4 << 20).build(&Device::cpu()).unwrap();
+    let pool = RawPool::new(pool);
+    for number in [7, 7, 8] {
+        let raw = without_provenance_mut(number);
+        // SAFETY: on the CPU, a number needs no live stream.
+        let block = unsafe { pool.allocate(large, raw) }.unwrap();
+        // SAFETY: as above; the block is live and has no uses.
+        unsafe { pool.deallocate(block, large, raw) }.unwrap();
+        pool.forget(raw);
+    }
+    let stats = pool.pool().stats();
+    assert_eq!((stats.live_blocks, stats.rungs.failed), (0, 0));
 }

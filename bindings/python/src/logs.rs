@@ -11,8 +11,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use warpheap::device_pools::HeapMap;
 use warpheap::host_pools::read_rows;
-use warpheap_harness::pool_tools::replay::{Hosts, ReplayConfig, ReplayReport, Trace, TraceSummary};
-use warpheap_harness::pool_tools::{POOLS, PoolKind};
+use warpheap::host_pools::replay::{
+    Hosts, POOLS, PoolKind, ReplayConfig, ReplayReport, Trace, TraceSummary, replay as replay_log,
+};
 
 /// The results of a replay.
 #[derive(Serialize)]
@@ -44,7 +45,7 @@ pub fn replay(
     let config = ReplayConfig { bytes: max_bytes, hosts };
     let replayed = py.detach(|| {
         let trace = Trace::read(open(&path)?).map_err(|error| invalid(&path, error))?;
-        let pool = warpheap_harness::pool_tools::replay::replay(&device.inner, kind, &trace, config)?;
+        let pool = replay_log(&device.inner, kind, &trace, config)?;
         let is_clean = pool.is_clean();
         Ok::<_, Failure>(Replayed { trace: trace.summary().clone(), pool, is_clean })
     })?;

@@ -2,8 +2,8 @@
 
 use crate::Name;
 use crate::bench::Bar;
-use crate::pool_tools::kinds::PoolKind;
 use serde::{Deserialize, Serialize};
+use warpheap::host_pools::replay::{BLOCKS, CACHING, PoolKind};
 
 /// A figure of a pool beside those of the driver.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Comparison {
 impl Comparison {
     /// Before any comparison.
     pub(super) fn of(kind: &PoolKind) -> Comparison {
-        Comparison { has_bars: kind.has_bars, ..Comparison::default() }
+        Comparison { has_bars: [BLOCKS, CACHING].contains(&kind.name), ..Comparison::default() }
     }
 }
 

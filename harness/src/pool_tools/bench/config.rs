@@ -1,10 +1,10 @@
 //! What to measure.
 
-use crate::pool_tools::kinds::{POOLS, PoolKind};
 use crate::threads;
 use warpheap::Bytes;
 use warpheap::driver::{Backend, DeviceInfo};
 use warpheap::error::InvalidConfig;
+use warpheap::host_pools::replay::{POOLS, PoolKind};
 
 pub(super) const MIB: u64 = 1 << 20;
 /// The most random allocations. Their script takes some GiB.

@@ -27,9 +27,9 @@ pub use pairs::PairFigure;
 pub use random::RandomFigure;
 pub use report::PoolBenchReport;
 
-use crate::pool_tools::kinds::PoolKind;
 use crate::{Error, Result};
 use warpheap::driver::{Backend, Device};
+use warpheap::host_pools::replay::PoolKind;
 
 /// Names of all figures.
 pub fn names() -> impl Iterator<Item = String> {

@@ -5,9 +5,6 @@
 
 use super::comparison::Comparison;
 use super::config::{MIB, PoolBenchConfig};
-use crate::pool_tools::kinds::PoolKind;
-use crate::pool_tools::script::Demand;
-use crate::summary::Spread;
 use crate::threads::start;
 use crate::{Error, Name, Result};
 use rand_pcg::Pcg64Mcg;
@@ -19,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Device, Stream};
 use warpheap::host_pools::DeviceAllocator;
+use warpheap::host_pools::replay::{Demand, PoolKind, Spread};
 
 /// Untimed rounds before the timed ones.
 const WARM_UP: u32 = 3;

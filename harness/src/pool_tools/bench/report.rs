@@ -4,8 +4,8 @@ use super::comparison::{Comparison, Judged};
 use super::config::LARGEST;
 use super::pairs::{MIXED_SIZES, ONE_SIZE, PairFigure};
 use super::random::RandomFigure;
-use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
 use serde::{Deserialize, Serialize};
+use warpheap::host_pools::replay::{BLOCKS, CACHING, DRIVER, DRIVER_POOL};
 
 /// The measured figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,13 +1,14 @@
 //! Converts the rows of a log to calls: matches frees with allocations, and collects
 //! inconsistencies.
 
-use crate::pool_tools::script::Script;
+use super::script::Script;
+use crate::bytes::Bytes;
+use crate::error::{Error, Result};
+use crate::host_pools::{LogAction, LogRow, read_rows};
 use serde::Serialize;
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::io::Read;
-use warpheap::host_pools::{LogAction, LogRow, read_rows};
-use warpheap::{Bytes, Error, Result};
 
 /// Maximum number of findings of each kind that are kept as text.
 const KEPT: usize = 5;
@@ -88,7 +89,7 @@ impl Findings {
 }
 
 impl Trace {
-    /// Reads a log written by [`Logged`](warpheap::host_pools::Logged) or by RMM.
+    /// Reads a log written by [`Logged`](crate::host_pools::Logged) or by RMM.
     ///
     /// # Errors
     /// [`Error::AllocLog`] if the input is not a log, with line and column, or if it allocates

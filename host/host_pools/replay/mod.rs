@@ -1,22 +1,32 @@
-//! Replays a log of allocations against any pool.
+//! Replays a log of allocations, or other calls, against any pool. [`POOLS`] has the pools that can
+//! be built by name.
+//!
+//! ```text
+//!   a log of allocations ── Trace ─┐
+//!   calls of a program ────────────┴─ Script ── play ── any pool ── times, and memory held
+//! ```
 //!
 //! Addresses of the log are mapped to those that the pool returns. Thread, stream and order of the
 //! calls are those of the log, sorted by time; pauses between calls are not replayed.
 //! Inconsistencies of the log are kept and reported: nothing is skipped silently.
 
+mod kinds;
+mod player;
+mod script;
 mod trace;
 
-pub use super::player::{Failed, Hosts};
+pub use kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind};
+pub use player::{Failed, Hosts, Played, play, time};
+pub use script::{Action, Demand, Script, Step};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
-use super::kinds::PoolKind;
-use super::player::{Played, play};
-use crate::summary::Spread;
-use crate::threads;
-use serde::Serialize;
+use crate::driver::Device;
+use crate::error::{Error, InvalidConfig, Result};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use warpheap::driver::Device;
-use warpheap::{Error, Result};
+
+/// The most threads. On the CPU each has a stream with a thread of its own.
+const MAX_THREADS: usize = 1024;
 
 /// Settings of a replay.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +36,32 @@ pub struct ReplayConfig {
     pub bytes: Option<u64>,
     /// The host threads that make the calls.
     pub hosts: Hosts,
+}
+
+/// Durations of calls, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+    /// The shortest.
+    pub min: f64,
+}
+
+impl Spread {
+    /// Statistics of times in any order. All are 0 if there are no times.
+    pub fn of(mut nanos: Vec<f64>) -> Spread {
+        nanos.sort_by(f64::total_cmp);
+        let [min, .., max] = nanos[..] else {
+            let only = nanos.first().copied().unwrap_or_default();
+            return Spread { median: only, p99: only, max: only, min: only };
+        };
+        let (count, middle) = (nanos.len(), (nanos[(nanos.len() - 1) / 2] + nanos[nanos.len() / 2]) / 2.0);
+        Spread { median: middle, p99: nanos[(count * 990).div_ceil(1000) - 1], max, min }
+    }
 }
 
 /// Result of a pool. Sizes are in bytes, and times are host times.
@@ -81,13 +117,22 @@ impl ReplayReport {
 /// pool are in the report.
 pub fn replay(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<ReplayReport> {
     if config.hosts == Hosts::AsLogged {
-        threads::check(trace.script.threads)?;
+        check_threads(trace.script.threads)?;
     }
     match play_twice(device, kind, trace, config) {
         Ok(played) => Ok(report(kind, played)),
         Err(error) if error.is_fatal() || matches!(error, Error::NoThread { .. }) => Err(error),
         Err(error) => Ok(ReplayReport { error: Some(error.to_string()), ..report(kind, Played::default()) }),
     }
+}
+
+/// Fails for more threads than there can be.
+fn check_threads(count: usize) -> Result<()> {
+    if count <= MAX_THREADS {
+        return Ok(());
+    }
+    let (given, why) = (count.to_string(), format!("it must be at most {MAX_THREADS}"));
+    Err(InvalidConfig::Pool { setting: "threads", given, why }.into())
 }
 
 fn play_twice(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<Played> {
@@ -129,7 +174,7 @@ fn report(kind: &PoolKind, played: Played) -> ReplayReport {
 }
 
 /// The share of the reserved bytes that was never live; 0 if nothing was reserved.
-pub(super) fn fragmentation(live: u64, reserved: u64) -> f64 {
+fn fragmentation(live: u64, reserved: u64) -> f64 {
     if reserved == 0 { 0.0 } else { 1.0 - live as f64 / reserved as f64 }
 }
 

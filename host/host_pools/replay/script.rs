@@ -7,29 +7,36 @@ use std::alloc::Layout;
 
 /// Calls, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Script {
+pub struct Script {
+    /// The calls.
     pub steps: Vec<Step>,
     /// The layouts of the allocations, by slot.
     pub layouts: Vec<Layout>,
+    /// Number of host threads.
     pub threads: usize,
+    /// Number of streams.
     pub streams: usize,
 }
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub struct Step {
     /// The host thread that makes it, from 0.
     pub thread: usize,
     /// Its stream, from 0.
     pub stream: usize,
+    /// What it does.
     pub action: Action,
     /// The slot that it allocates or frees.
     pub slot: usize,
 }
 
+/// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub enum Action {
+    /// Allocates its slot.
     Alloc,
+    /// Frees its slot.
     Free,
 }
 

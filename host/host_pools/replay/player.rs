@@ -16,27 +16,23 @@
 //! the sum of the sizes of those slots. I3: only the thread of step `next` makes a call.
 
 use super::script::{Action, Script, Step};
-use crate::threads::start;
+use crate::driver::Stream;
+use crate::error::{Error, InvalidRequest, Result};
+use crate::host_pools::DeviceAllocator;
+use crate::lock::{lock, wait_while};
 use serde::Serialize;
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
-use warpheap::driver::Stream;
-use warpheap::error::InvalidRequest;
-use warpheap::host_pools::DeviceAllocator;
-use warpheap::{Error, Result};
 use warpheap_device::kernel::DevicePtr;
 
 /// The host threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Hosts {
-    /// One thread makes all calls.
-    ///
-    /// It is the calling thread.
+    /// The calling thread makes all calls.
     One,
     /// As many threads as in the log, each makes its own calls.
-    #[cfg_attr(feature = "cli", value(name = "logged"))]
     AsLogged,
 }
 
@@ -50,7 +46,7 @@ fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
 /// # Errors
 /// `NoThread` if the system cannot start a thread. Any error of a call, except for a failed
 /// allocation or a rejected free.
-pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
+pub fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
     let streams = streams(script, pool)?;
     let mut session = Session::new(script, pool, &streams);
     match hosts {
@@ -65,7 +61,7 @@ pub(super) fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) ->
 ///
 /// # Errors
 /// Any error of a call, except for a failed allocation.
-pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Duration> {
+pub fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Duration> {
     let streams = streams(script, pool)?;
     let mut blocks = vec![None; script.layouts.len()];
     let start = Instant::now();
@@ -92,15 +88,18 @@ pub(super) fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Durati
 
 /// Result of a script. Times are in nanoseconds, the rest in bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Played {
+pub struct Played {
     /// Times of successful allocations.
     pub alloc_nanos: Vec<f64>,
     /// Times of successful frees.
     pub free_nanos: Vec<f64>,
     /// Time of all calls, including failed ones.
     pub nanos: f64,
+    /// High-water mark of live bytes, by requested sizes.
     pub peak_live: u64,
+    /// High-water mark of live bytes, as rounded up by the pool.
     pub peak_used: u64,
+    /// High-water mark of bytes that the pool reserved on the device.
     pub peak_reserved: u64,
     /// Allocations that failed because the pool was out of memory or does not support them.
     pub failed_allocations: Failed,
@@ -268,8 +267,9 @@ fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
         for (thread, steps) in steps.iter().enumerate() {
             let turns = &turns;
             let worker = move || turns.work(thread, steps);
-            if let Err(error) = start(scope, worker) {
-                state.stopped = Some(Some(error));
+            let started = may_start().and_then(|()| Builder::new().spawn_scoped(scope, worker));
+            if let Err(error) = started {
+                state.stopped = Some(Some(no_thread(&error)));
                 return;
             }
         }
@@ -281,13 +281,48 @@ fn in_turns(session: Session<'_>) -> Result<Session<'_>> {
     }
 }
 
+fn no_thread(error: &io::Error) -> Error {
+    Error::NoThread {
+        what: "calls of a pool",
+        why: error.to_string(),
+        advice: "use fewer host threads, or raise the system's limits on threads and mappings",
+    }
+}
+
+#[cfg(not(test))]
+fn may_start() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+use planted::may_start;
+
+/// Threads that the system does not start.
+#[cfg(test)]
+pub(super) mod planted {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local!(static LEFT: Cell<usize> = const { Cell::new(usize::MAX) });
+
+    /// The calling thread can start `count` threads more.
+    pub fn allow(count: usize) {
+        LEFT.set(count);
+    }
+
+    pub(super) fn may_start() -> io::Result<()> {
+        let left = LEFT.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+        LEFT.set(left);
+        Ok(())
+    }
+}
+
 impl<'s> Turns<'s> {
     fn work(&self, thread: usize, steps: &[usize]) {
         let _stop = StopOnPanic(self);
         for number in steps {
             let wait = |state: &mut State<'_>| state.stopped.is_none() && state.next != *number;
-            let woken = self.called[thread].wait_while(self.state(), wait);
-            let mut state = woken.unwrap_or_else(PoisonError::into_inner);
+            let mut state = wait_while(&self.called[thread], self.state(), wait);
             if state.stopped.is_some() {
                 return;
             }
@@ -309,7 +344,7 @@ impl<'s> Turns<'s> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<'s>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,13 +1,12 @@
+use super::player::planted;
 use super::*;
-use crate::pool_tools::POOLS;
-use crate::threads::planted;
-use std::alloc::Layout;
-use std::thread;
-use warpheap::Usage;
-use warpheap::driver::Stream;
-use warpheap::host_pools::{
+use crate::driver::Stream;
+use crate::host_pools::{
     DeviceAllocator, FailureInjected, Failures, LogAction, Logged, SyncDriverAllocator, read_rows,
 };
+use crate::usage::Usage;
+use std::alloc::Layout;
+use std::thread;
 use warpheap_device::kernel::DevicePtr;
 
 const NAMES: &str = "thread,time,action,pointer,size,stream,align\n";
@@ -279,4 +278,12 @@ fn a_log_of_nothing_cannot_be_replayed() {
         let error = Trace::read(log.as_bytes()).unwrap_err();
         assert!(error.to_string().contains("nothing is allocated in its"), "{error}");
     }
+}
+
+#[test]
+fn a_spread_is_counted_off() {
+    let all = Spread::of((1..=200).rev().map(f64::from).collect());
+    assert_eq!(all, Spread { median: 100.5, p99: 198.0, max: 200.0, min: 1.0 });
+    assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0, max: 7.0, min: 7.0 });
+    assert_eq!(Spread::of(Vec::new()), Spread::default());
 }

@@ -2,23 +2,20 @@
 //! tools, with the feature `nvtx`.
 
 use super::script::Demand;
-use std::alloc::Layout;
-use warpheap::Result;
-use warpheap::driver::Device;
-use warpheap::host_pools::{
+use crate::driver::Device;
+use crate::error::Result;
+use crate::host_pools::{
     Annotated, BlockPool, BumpPool, CachingPool, DeviceAllocator, DriverPool, Limit, SyncDriverAllocator,
 };
+use std::alloc::Layout;
 
 /// A pool that can be built by name.
 #[derive(Debug)]
 pub struct PoolKind {
-    /// Its name on the command line.
+    /// Its name.
     pub name: &'static str,
-    /// Whether it reuses freed memory. A pool that does not is replayed, but not measured.
+    /// Whether it reuses freed memory.
     pub reuses: bool,
-    /// Whether the bars of [`bench`](super::bench) apply to it. Bars of other pools are reported
-    /// only.
-    pub has_bars: bool,
     make: fn(&Device, &Demand) -> Result<Box<dyn DeviceAllocator>>,
 }
 
@@ -36,11 +33,11 @@ const BUMP: &str = "bump";
 
 /// All pools, the baselines first.
 pub static POOLS: &[PoolKind] = &[
-    PoolKind { name: DRIVER, reuses: true, has_bars: false, make: driver },
-    PoolKind { name: DRIVER_POOL, reuses: true, has_bars: false, make: driver_pool },
-    PoolKind { name: BLOCKS, reuses: true, has_bars: true, make: blocks },
-    PoolKind { name: CACHING, reuses: true, has_bars: true, make: caching },
-    PoolKind { name: BUMP, reuses: false, has_bars: false, make: bump },
+    PoolKind { name: DRIVER, reuses: true, make: driver },
+    PoolKind { name: DRIVER_POOL, reuses: true, make: driver_pool },
+    PoolKind { name: BLOCKS, reuses: true, make: blocks },
+    PoolKind { name: CACHING, reuses: true, make: caching },
+    PoolKind { name: BUMP, reuses: false, make: bump },
 ];
 
 impl PoolKind {
@@ -52,8 +49,8 @@ impl PoolKind {
     /// Builds a pool on `device` that meets `demand`, as far as its memory permits.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if no such pool can exist,
-    /// [`Error::OutOfMemory`](warpheap::Error::OutOfMemory), or the driver's error.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) if no such pool can exist,
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or the driver's error.
     pub fn make(&self, device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
         (self.make)(device, demand)
     }
@@ -118,9 +115,7 @@ fn bump(device: &Device, demand: &Demand) -> Result<Box<dyn DeviceAllocator>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::alloc::Layout;
-    use warpheap::Error;
-    use warpheap::error::InvalidConfig;
+    use crate::error::{Error, InvalidConfig};
 
     fn demand(bytes: Option<u64>) -> Demand {
         let largest = Layout::from_size_align(1000, 64).unwrap();

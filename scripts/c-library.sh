@@ -17,7 +17,7 @@ mkdir -p "$folder"/{include,lib,device}
 
 cargo build --locked --profile "$profile" --package warpheap-c
 cargo run --quiet --locked --profile "$profile" --package warpheap-c-device --example library -- "$folder/device"
-cp c/include/* "$folder/include/"
+cp bindings/c/include/* "$folder/include/"
 mv "$folder/device/warpheap_inline.cuh" "$folder/include/"
 cp "$output/libwarpheap.so" "$folder/lib/libwarpheap.so.0"
 ln -sf libwarpheap.so.0 "$folder/lib/libwarpheap.so"

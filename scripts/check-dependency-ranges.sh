@@ -14,7 +14,7 @@ export CARGO_TARGET_DIR=$copy/target DOCS_RS=1
 
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-cp -rp Cargo.toml Cargo.lock build.rs README.md builder c examples gpu harness host ptx python tests "$copy"
+cp -rp Cargo.toml Cargo.lock build.rs README.md bindings builder examples gpu harness host ptx tests "$copy"
 cd "$copy"
 
 check() {

@@ -6,10 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-requirements=(-r python/requirements-test.txt)
+requirements=(-r bindings/python/requirements-test.txt)
 case "${1:-}" in
     --kernels)
-        requirements+=(-r python/requirements-kernels.txt)
+        requirements+=(-r bindings/python/requirements-kernels.txt)
         export WARPHEAP_REQUIRE_KERNELS=1
         ;;
     '') ;;
@@ -34,14 +34,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say the tools
 # The header folder may be missing: the package has a link to it.
-mkdir -p c/include "$wheels"
+mkdir -p bindings/c/include "$wheels"
 "$python" -m venv "$tools"
-"$tools/bin/pip" install --quiet -r python/requirements-test.txt
+"$tools/bin/pip" install --quiet -r bindings/python/requirements-test.txt
 
 say build the wheel
 rm -f "$wheels"/*.whl
 # The profile of the tests: a release takes minutes for link-time optimisation.
-"$tools/bin/maturin" build --quiet --locked --profile dev --manifest-path python/Cargo.toml \
+"$tools/bin/maturin" build --quiet --locked --profile dev --manifest-path bindings/python/Cargo.toml \
     --interpreter "$tools/bin/python" --out "$wheels"
 
 say install it into a fresh environment
@@ -52,4 +52,4 @@ say install it into a fresh environment
 
 say run its tests
 "$fresh/bin/pip" install --quiet "${requirements[@]}"
-"$fresh/bin/python" -m pytest -q -rs -p no:cacheprovider python/tests
+"$fresh/bin/python" -m pytest -q -rs -p no:cacheprovider bindings/python/tests

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+pub use warpheap::host_pools::replay::Spread;
 
 /// Values in ascending order, at least one.
 pub(crate) struct Sorted<T>(Vec<T>);
@@ -60,27 +61,6 @@ impl Timing {
     }
 }
 
-/// Durations of calls or rounds, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The median.
-    pub median: f64,
-    /// The 99th percentile.
-    pub p99: f64,
-    /// The longest.
-    pub max: f64,
-    /// The shortest.
-    pub min: f64,
-}
-
-impl Spread {
-    /// Statistics of times in any order. All are 0 if there are no times.
-    pub(crate) fn of(nanos: Vec<f64>) -> Spread {
-        let Some(nanos) = Sorted::of(nanos) else { return Spread::default() };
-        Spread { median: nanos.median(), p99: nanos.percentile(990), max: nanos.max(), min: nanos.min() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,13 +70,5 @@ mod tests {
         let odd = Timing::of(vec![3.0, 1.0, 8.0]);
         assert_eq!((odd.median_us, odd.min_us, odd.max_us), (3.0, 1.0, 8.0));
         assert_eq!(Timing::of(vec![4.0, 1.0, 2.0, 8.0]).median_us, 3.0);
-    }
-
-    #[test]
-    fn the_parts_are_counted_off() {
-        let all = Spread::of((1..=200).rev().map(f64::from).collect());
-        assert_eq!(all, Spread { median: 100.5, p99: 198.0, max: 200.0, min: 1.0 });
-        assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0, max: 7.0, min: 7.0 });
-        assert_eq!(Spread::of(Vec::new()), Spread::default());
     }
 }

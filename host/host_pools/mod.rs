@@ -42,6 +42,8 @@ mod bump;
 mod caching;
 mod driver_pool;
 mod handle;
+#[cfg(feature = "csv")]
+pub mod replay;
 mod request;
 mod sync_driver;
 mod tag;

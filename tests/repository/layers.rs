@@ -7,15 +7,16 @@ use crate::modules::{Crate, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The root files of each crate: of the library, and of the program.
-const CRATES: [&[&str]; 8] = [
+const CRATES: [&[&str]; 9] = [
     &["builder/src/lib.rs"],
-    &["c/device/lib.rs"],
-    &["c/host/src/lib.rs"],
+    &["bindings/c/device/lib.rs"],
+    &["bindings/c/host/src/lib.rs"],
+    &["bindings/common/src/lib.rs"],
+    &["bindings/python/src/lib.rs"],
     &["gpu/src/lib.rs"],
     &["harness/src/lib.rs", "harness/src/main.rs"],
     &["host/lib.rs"],
     &["ptx/src/lib.rs"],
-    &["python/src/lib.rs"],
 ];
 
 /// The children of a module of a crate in the order of their layers, the lowest first. Modules of

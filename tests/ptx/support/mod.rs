@@ -121,7 +121,7 @@ pub fn built(folder: &str, arch: &str) -> Option<String> {
 }
 
 /// The functions of the C library.
-pub const DEVICE_LIBRARY: &str = "c/device/functions";
+pub const DEVICE_LIBRARY: &str = "bindings/c/device/functions";
 
 /// Builds the folder as [`built`] does, with more settings.
 pub fn built_with(folder: &str, arch: &str, set: impl FnOnce(Builder) -> Builder) -> Option<String> {

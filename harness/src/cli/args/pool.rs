@@ -7,7 +7,7 @@ use super::run::{DeviceArgs, OutputArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use warpheap_harness::pool_tools::replay::Hosts;
+use warpheap::host_pools::replay::Hosts;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -110,6 +110,26 @@ impl PoolCommand {
     }
 }
 
+/// The host threads that make the calls of a log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Threads {
+    /// One thread makes all calls.
+    ///
+    /// It is the calling thread.
+    One,
+    /// As many threads as in the log, each makes its own calls.
+    Logged,
+}
+
+impl From<Threads> for Hosts {
+    fn from(threads: Threads) -> Hosts {
+        match threads {
+            Threads::One => Hosts::One,
+            Threads::Logged => Hosts::AsLogged,
+        }
+    }
+}
+
 /// `warpheap pool replay`
 #[derive(Debug, Args)]
 pub struct PoolReplayArgs {
@@ -127,8 +147,8 @@ pub struct PoolReplayArgs {
     /// The host threads that make the calls, always in the order of the log.
     ///
     /// Default: one.
-    #[arg(long, value_enum, default_value_t = Hosts::One, hide_default_value = true)]
-    pub threads: Hosts,
+    #[arg(long, value_enum, default_value_t = Threads::One, hide_default_value = true)]
+    pub threads: Threads,
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]

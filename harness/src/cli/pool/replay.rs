@@ -34,7 +34,7 @@ pub fn run(args: PoolReplayArgs, console: &Console) -> Result<Status, Failure> {
     console.say(format_args!("warpheap pool replay of {}", input::name(&args.trace)));
     chosen.say(console)?;
     tell_trace(trace.summary(), console);
-    let config = ReplayConfig { bytes: args.bytes, hosts: args.threads };
+    let config = ReplayConfig { bytes: args.bytes, hosts: args.threads.into() };
     let mut reports = Vec::new();
     for kind in pools {
         let what = format!("replaying against the pool {}", kind.name);

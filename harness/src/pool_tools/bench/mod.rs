@@ -22,13 +22,13 @@ mod tests;
 pub use results::{Comparison, Judged, PairFigure, PoolBenchReport, RandomFigure};
 
 use crate::bench::engine::Run;
-use crate::pool_tools::kinds::{POOLS, PoolKind};
 use crate::{Result, threads};
 use results::{LARGEST, MIB};
 use std::time::Duration;
 use warpheap::Bytes;
 use warpheap::driver::{Backend, Device, DeviceInfo};
 use warpheap::error::InvalidConfig;
+use warpheap::host_pools::replay::{POOLS, PoolKind};
 
 /// The most random allocations. Their script takes some GiB.
 const MAX_ALLOCATIONS: u32 = 1 << 24;

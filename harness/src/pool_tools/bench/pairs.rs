@@ -5,9 +5,6 @@
 
 use super::results::{Comparison, LARGEST, MIB, MIXED_SIZES, ONE_SIZE, PairFigure};
 use crate::bench::engine::Rounds;
-use crate::pool_tools::kinds::PoolKind;
-use crate::pool_tools::script::Demand;
-use crate::summary::Spread;
 use crate::threads::start;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
@@ -18,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use warpheap::driver::{Device, Stream};
 use warpheap::host_pools::DeviceAllocator;
+use warpheap::host_pools::replay::{Demand, PoolKind, Spread};
 
 /// Minimum duration of a round of one thread.
 const ROUND: Duration = Duration::from_millis(2);

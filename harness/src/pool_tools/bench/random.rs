@@ -10,14 +10,12 @@
 //! time.
 
 use super::results::{Comparison, LARGEST, MIB, RandomFigure};
-use crate::pool_tools::kinds::PoolKind;
-use crate::pool_tools::player::{Hosts, play, time};
-use crate::pool_tools::script::Script;
 use crate::{Error, Result};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::alloc::Layout;
 use warpheap::driver::Device;
+use warpheap::host_pools::replay::{Hosts, PoolKind, Script, play, time};
 
 /// The largest sizes, in bytes.
 pub(super) const MAX_BYTES: [u64; 2] = [MIB, LARGEST];
@@ -96,7 +94,7 @@ pub(super) fn draw(allocations: u32, max_bytes: u64, cap_bytes: u64, seed: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool_tools::script::Action;
+    use warpheap::host_pools::replay::Action;
     use warpheap::host_pools::{CachingPool, DeviceAllocator, SyncDriverAllocator};
     use warpheap::simt::{Executor, Mode};
 

@@ -3,9 +3,8 @@
 
 use crate::Name;
 use crate::bench::Bar;
-use crate::pool_tools::kinds::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, PoolKind};
-use crate::summary::Spread;
 use serde::{Deserialize, Serialize};
+use warpheap::host_pools::replay::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, PoolKind, Spread};
 
 pub(super) const MIB: u64 = 1 << 20;
 /// The largest random allocation.
@@ -82,7 +81,7 @@ pub struct Comparison {
 impl Comparison {
     /// Before any comparison.
     pub(super) fn of(kind: &PoolKind) -> Comparison {
-        Comparison { has_bars: kind.has_bars, ..Comparison::default() }
+        Comparison { has_bars: [BLOCKS, CACHING].contains(&kind.name), ..Comparison::default() }
     }
 }
 

@@ -1,10 +1,10 @@
 use super::results::{MIXED_SIZES, ONE_SIZE};
 use super::*;
 use crate::Error;
-use crate::pool_tools::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind, Spread};
 use crate::threads::planted;
 use warpheap::driver::{Backend, Device};
 use warpheap::error::InvalidConfig;
+use warpheap::host_pools::replay::{BLOCKS, CACHING, DRIVER, DRIVER_POOL, POOLS, PoolKind, Spread};
 
 fn comparison(pool: &str) -> Comparison {
     PoolKind::find(pool).map(Comparison::of).unwrap()

@@ -119,36 +119,18 @@ pub unsafe trait Machine {
         own_piece(owner, words)
     }
 
-    /// Orders the running lane after what the lanes of its last collective did before that. Only
-    /// unit tests of this crate check it.
-    #[cfg(test)]
-    fn order(&self) {}
-
     /// Called before every atomic operation: another lane may run here.
     fn step(&self) {}
 
     /// The lane waits for other lanes and pauses for about `nanos` nanoseconds.
     fn pause(&self, nanos: u32) {
-        #[cfg(loom)]
-        {
-            let _ = nanos;
-            loom::thread::yield_now();
-        }
-        #[cfg(not(loom))]
         std::thread::sleep(std::time::Duration::from_nanos(nanos.into()));
     }
 
     /// Cycles since an arbitrary start. Monotonic for each lane.
     fn clock(&self) -> u64 {
-        #[cfg(all(test, not(loom)))]
-        {
-            crate::test_lanes::clock()
-        }
-        #[cfg(not(all(test, not(loom))))]
-        {
-            static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-            START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
-        }
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
     }
 
     /// Ends the running lane only.

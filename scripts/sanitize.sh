@@ -105,7 +105,7 @@ miri() (
     # -Zmiri-disable-isolation: property tests read the time and files.
     # -Zmiri-permissive-provenance: addresses on the device are integers.
     export MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance'
-    cargo "+$toolchain" miri test --locked -p warpheap-device --lib
+    cargo "+$toolchain" miri test --locked -p warpheap-machine -p warpheap-device --lib
     cargo "+$toolchain" miri test --locked -p warpheap-device --test models -- bump_properties freelist_properties
     cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::tests::limits::bins \
         host_pools::adaptor::logged::read host_pools::tag

@@ -7,13 +7,14 @@ use crate::modules::{Crate, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The root files of each crate: of the library, and of the program.
-const CRATES: [&[&str]; 8] = [
+const CRATES: [&[&str]; 9] = [
     &["builder/src/lib.rs"],
     &["c/device/lib.rs"],
     &["c/host/src/lib.rs"],
     &["gpu/src/lib.rs"],
     &["harness/src/lib.rs", "harness/src/main.rs"],
     &["host/lib.rs"],
+    &["machine/src/lib.rs"],
     &["ptx/src/lib.rs"],
     &["python/src/lib.rs"],
 ];
@@ -25,8 +26,7 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "gpu/src/lib.rs",
         "",
         &[
-            "__private runtime spill units",
-            "machine",
+            "__private runtime spill",
             "shared thread warp",
             "sync",
             "lanes",

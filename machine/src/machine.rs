@@ -1,10 +1,10 @@
 //! Simulation of the GPU for kernels that run on the host.
 //!
-//! The facade ([`sync`](crate::sync), [`warp`](crate::warp), [`thread`](crate::thread)) asks the
-//! [`Machine`] installed on the calling OS thread for the coordinates of the running lane, and
-//! passes every collective to it. An executor installs a machine with [`install`] and runs lanes
-//! under it. Without a machine, the calling OS thread is the only lane of the only warp of a grid
-//! of one block.
+//! The facade of `warpheap-device` (`sync`, `warp`, `thread`, `shared`) asks the [`Machine`]
+//! installed on the calling OS thread for the coordinates of the running lane, and passes every
+//! collective to it. An executor installs a machine with [`install`] and runs lanes under it.
+//! Without a machine, the calling OS thread is the only lane of the only warp of a grid of one
+//! block.
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
@@ -183,7 +183,7 @@ std::thread_local! {
 }
 
 /// A piece of the calling OS thread.
-pub(super) fn own_piece(owner: TypeId, words: usize) -> NonNull<u64> {
+fn own_piece(owner: TypeId, words: usize) -> NonNull<u64> {
     OWN_PIECES.with_borrow_mut(|pieces| pieces.piece(owner, words))
 }
 
@@ -251,8 +251,9 @@ impl Drop for Installed {
 }
 
 /// Calls `f` on the installed machine, or on `SoleLane` if there is none.
+#[doc(hidden)]
 #[inline]
-pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
+pub fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
     let machine: &dyn Machine = match INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
         Some(machine) => unsafe { &*machine },
@@ -262,8 +263,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
 }
 
 /// Calls `f` on the coordinates of the running lane.
+#[doc(hidden)]
 #[inline]
-pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
+pub fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
     let coords = STANDS_AT.get();
     if coords.is_null() {
         return f(&with(|m| m.coords()));
@@ -273,9 +275,9 @@ pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
 }
 
 /// Called before every atomic operation on the host.
+#[doc(hidden)]
 #[inline]
-#[cfg_attr(loom, allow(dead_code))]
-pub(crate) fn step() {
+pub fn step() {
     if let Some(machine) = INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
         unsafe { &*machine }.step()

@@ -114,7 +114,7 @@ impl Executor {
 
     /// The settings of runs, unless the module of a launch says otherwise.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { on_panic: self.on_panic, global_heap: None }
+        Settings { on_panic: self.on_panic, around: None }
     }
 
     /// Number of SMs that kernels see.

@@ -2,7 +2,6 @@
 //!
 //! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
-use super::allocator::install_heap;
 use super::error::{Panic, SimtError};
 use super::grid::Grid;
 use super::lane::Lane;
@@ -13,7 +12,6 @@ use super::stack::StackPool;
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use warpheap_device::global::GlobalHeap;
 use warpheap_device::machine::{self, Coords};
 
 /// Maximum threads per block, as on every GPU.
@@ -22,13 +20,17 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 /// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
+/// Called on each OS thread that runs lanes, with a function that runs them: prepares the OS thread
+/// for the lanes, calls it once, and cleans up.
+pub(crate) type Around = dyn Fn(&mut dyn FnMut()) + Send + Sync;
+
 /// Settings of a run that a module has.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// What a panic of a thread ends.
     pub on_panic: OnPanic,
-    /// The heap of the kernel's `alloc`.
-    pub global_heap: Option<Arc<GlobalHeap>>,
+    /// What is done around the lanes, if anything is.
+    pub around: Option<Arc<Around>>,
 }
 
 pub(super) struct Launch<'a> {
@@ -108,10 +110,15 @@ impl<'a> Launch<'a> {
         let _watched = watch(&running);
         // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
         let _installed = unsafe { machine::install(machine) };
-        // SAFETY: the heap outlives the guard.
-        let _heap = unsafe { install_heap(self.settings.global_heap.as_deref()) };
-        if let Err(error) = run() {
-            self.fail(error);
+        let mut run = Some(run);
+        let mut lanes = || {
+            if let Some(Err(error)) = run.take().map(|run| run()) {
+                self.fail(error);
+            }
+        };
+        match &self.settings.around {
+            Some(around) => around(&mut lanes),
+            None => lanes(),
         }
     }
 

@@ -86,7 +86,7 @@
 //! `grid → error → panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
 //! `block → scheduler → parallel, replay → executor`: each module uses only those before it. A mode
 //! only selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for
-//! both modes. `allocator` uses none of them.
+//! both modes. `allocator` uses `launch`.
 
 mod allocator;
 mod block;
@@ -107,7 +107,7 @@ mod stack;
 mod warp;
 
 pub use allocator::KernelAllocator;
-pub(crate) use allocator::{forget_memory, note_heap};
+pub(crate) use allocator::{forget_memory, note_heap, with_heap};
 pub use error::{Call, Panic, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};

@@ -4,7 +4,6 @@
 //! thread, since the first access to a `thread_local!` of a shared library may allocate.
 
 use super::Running;
-use crate::bytes::Bytes;
 use crate::simt::error::Thread;
 use corosensei::stack::{DefaultStack, Stack};
 use std::ffi::{c_int, c_void};
@@ -173,10 +172,10 @@ fn report_overflow(address: usize) {
     // It cannot fail: `Text` drops what does not fit.
     let _ = writeln!(
         text,
-        "warpheap: stack overflow in kernel `{}` on the CPU: {thread}, has a stack of {}; pass a \
-         larger size to Executor::with_stack_bytes, and the executor to Device::cpu_with_executor",
+        "warpheap: stack overflow in kernel `{}` on the CPU: {thread}, has a stack of {} KiB; pass \
+         a larger size to Executor::with_stack_bytes, and the executor to Device::cpu_with_executor",
         running.kernel,
-        Bytes(running.stack_bytes as u64),
+        running.stack_bytes >> 10,
     );
     // SAFETY: the bytes are valid.
     unsafe { libc::write(libc::STDERR_FILENO, text.bytes.as_ptr().cast(), text.length) };

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-published=(warpheap-machine warpheap-device warpheap-ptx warpheap-build warpheap warpheap-harness)
+published=(warpheap-machine warpheap-device warpheap-sim warpheap-ptx warpheap-build warpheap warpheap-harness)
 
 copy=$(realpath -m "${CARGO_TARGET_DIR:-target}")/dependency-ranges
 # A folder of its own, so that this can run beside the tests. DOCS_RS skips the kernels: they depend
@@ -14,7 +14,7 @@ export CARGO_TARGET_DIR=$copy/target DOCS_RS=1
 
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-cp -rp Cargo.toml Cargo.lock build.rs README.md builder c examples gpu harness host machine ptx python tests "$copy"
+cp -rp Cargo.toml Cargo.lock build.rs README.md builder c examples gpu harness host machine ptx python sim tests "$copy"
 cd "$copy"
 
 check() {

@@ -7,7 +7,7 @@ use crate::modules::{Crate, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The root files of each crate: of the library, and of the program.
-const CRATES: [&[&str]; 9] = [
+const CRATES: [&[&str]; 10] = [
     &["builder/src/lib.rs"],
     &["c/device/lib.rs"],
     &["c/host/src/lib.rs"],
@@ -17,6 +17,7 @@ const CRATES: [&[&str]; 9] = [
     &["machine/src/lib.rs"],
     &["ptx/src/lib.rs"],
     &["python/src/lib.rs"],
+    &["sim/src/lib.rs"],
 ];
 
 /// The children of a module of a crate in the order of their layers, the lowest first. Modules of
@@ -42,7 +43,7 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "host/lib.rs",
         "",
         &[
-            "bytes kernels lock threads usage",
+            "bytes kernels lock usage",
             "nvtx report simt",
             "error",
             "driver",

@@ -1,6 +1,6 @@
-//! The global allocator of a program that runs kernels on the CPU.
+//! Kernels on the CPU: the executor, which is the crate [`warpheap_sim`], and the global allocator
+//! of a program that runs kernels on the CPU.
 
-use super::launch::Around;
 use crate::lock::lock;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,6 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::panicking;
 use warpheap_device::global::GlobalHeap;
 use warpheap_device::machine::runs_a_lane;
+use warpheap_sim::Around;
+
+#[doc(inline)]
+pub use warpheap_sim::{Call, Executor, Grid, Mode, OnPanic, Panic, SimtError, Stats, Thread};
+pub(crate) use warpheap_sim::{Settings, message};
 
 /// A global allocator that gives kernels on the CPU the heap of their module, and everything else
 /// the memory of another allocator. With it, `Vec`, `Box` and the other collections of kernels

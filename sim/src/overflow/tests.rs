@@ -1,4 +1,4 @@
-use crate::simt::{Executor, Grid, Mode, SimtError};
+use crate::{Executor, Grid, Mode, SimtError};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -62,7 +62,7 @@ const CASE: &str = "WARPHEAP_TEST_OVERFLOW";
 /// Runs a case of `child` in a process of its own.
 fn child_of(case: &str) -> (Output, String) {
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--ignored", "--exact", "--nocapture", "simt::overflow::tests::child"]);
+    program.args(["--ignored", "--exact", "--nocapture", "overflow::tests::child"]);
     let output = program.env(CASE, case).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, printed)

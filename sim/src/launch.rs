@@ -9,10 +9,10 @@ use super::machine::LaneMachine;
 use super::overflow::{Running, watch};
 use super::panic::OnPanic;
 use super::stack::StackPool;
-use crate::lock::lock;
+use crate::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use warpheap_device::machine::{self, Coords};
+use warpheap_machine::machine::{self, Coords};
 
 /// Maximum threads per block, as on every GPU.
 const MAX_BLOCK_THREADS: u64 = 1024;
@@ -22,11 +22,14 @@ pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
 /// Called on each OS thread that runs lanes, with a function that runs them: prepares the OS thread
 /// for the lanes, calls it once, and cleans up.
-pub(crate) type Around = dyn Fn(&mut dyn FnMut()) + Send + Sync;
+#[doc(hidden)]
+pub type Around = dyn Fn(&mut dyn FnMut()) + Send + Sync;
 
 /// Settings of a run that a module has.
+#[doc(hidden)]
+#[allow(missing_debug_implementations, reason = "only the host library uses it")]
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// What a panic of a thread ends.
     pub on_panic: OnPanic,
     /// What is done around the lanes, if anything is.

@@ -4,7 +4,7 @@
 //! thread, since the first access to a `thread_local!` of a shared library may allocate.
 
 use super::Running;
-use crate::simt::error::Thread;
+use crate::error::Thread;
 use corosensei::stack::{DefaultStack, Stack};
 use std::ffi::{c_int, c_void};
 use std::fmt::{self, Write};
@@ -35,14 +35,14 @@ thread_local! {
 struct SignalStack(Option<(DefaultStack, libc::stack_t)>);
 
 /// While it exists, an overflow of the OS thread's lanes is reported.
-pub(in crate::simt) struct Watched<'a> {
+pub(crate) struct Watched<'a> {
     before: *mut c_void,
     running: PhantomData<&'a Running<'a>>,
 }
 
 /// Reports overflows of lanes on this OS thread until the result is dropped.
 #[must_use]
-pub(in crate::simt) fn watch<'a>(running: &'a Running<'a>) -> Watched<'a> {
+pub(crate) fn watch<'a>(running: &'a Running<'a>) -> Watched<'a> {
     install();
     // Fails in a destructor of a thread-local variable: such a thread has no signal stack.
     let _ = STACK.try_with(|_| ());

@@ -81,7 +81,7 @@ pub struct Deposits {
 /// The interface of an executor to the lane that it runs. `at` is the caller's source location, for
 /// messages.
 ///
-/// The default methods are those of a lane that is alone in its block.
+/// The default methods are those of lane 0 of a warp, alone in its block.
 ///
 /// # Safety
 /// - `exchange` waits for the lanes of `mask`. Its result is live and does not change until the
@@ -89,6 +89,7 @@ pub struct Deposits {
 /// - `converged` contains the running lane, and only lanes that are at `at`. `coords().lane` is
 ///   below 32.
 /// - The result of `shared_memory` is as its documentation says.
+/// - A machine with the default methods has lane 0 alone in each warp and block.
 /// - `exit` and `trap` run either no destructor of the lane's frames or all of them.
 pub unsafe trait Machine {
     /// The coordinates of the running lane. Not called while [`stand_at`] provides them. For a
@@ -96,7 +97,9 @@ pub unsafe trait Machine {
     fn coords(&self) -> Coords;
 
     /// The lanes of this warp that have reached the same location `at`, including the running lane.
-    fn converged(&self, at: &'static Location<'static>) -> LaneMask;
+    fn converged(&self, _at: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
 
     /// Waits for the lanes of `mask`, then returns the inputs of all of them to each. A lane must
     /// read them before it calls the machine again. `None` if the lane is alone: it has the only
@@ -104,13 +107,16 @@ pub unsafe trait Machine {
     fn exchange(
         &self,
         mask: LaneMask,
-        what: Collective,
-        value: u64,
+        _what: Collective,
+        _value: u64,
         at: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>>;
+    ) -> Option<NonNull<Deposits>> {
+        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
+        None
+    }
 
     /// Waits for every thread of the block that has not ended.
-    fn sync_block(&self, at: &'static Location<'static>);
+    fn sync_block(&self, _at: &'static Location<'static>) {}
 
     /// The piece of the block's shared memory that `owner` names, of `words` 64-bit words. All
     /// threads of the block get the same piece. It is live until the last of them has ended.
@@ -292,23 +298,6 @@ unsafe impl Machine for SoleLane {
     fn coords(&self) -> Coords {
         Coords::SOLE
     }
-
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-
-    fn exchange(
-        &self,
-        mask: LaneMask,
-        _: Collective,
-        _: u64,
-        at: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
-        None
-    }
-
-    fn sync_block(&self, _: &'static Location<'static>) {}
 }
 
 #[cfg(all(test, not(loom)))]

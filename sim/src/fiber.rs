@@ -1,11 +1,12 @@
 //! A fiber: a function on a separate stack that can suspend itself and continue later.
-
-mod sanitizer;
+//!
+//! ThreadSanitizer is told which fiber runs, in a build with the cfg `tsan`, which
+//! `scripts/sanitize.sh threads` sets. AddressSanitizer is told by corosensei, with its feature
+//! `sanitizer`.
 
 use super::stack::LaneStack;
 pub(super) use corosensei::Yielder;
 use corosensei::{Coroutine, CoroutineResult};
-use sanitizer::Tracked;
 
 /// Receives an `I` at every resume and returns an `O` at every suspension and when its function
 /// returns.
@@ -42,3 +43,80 @@ impl<I, O> Fiber<I, O> {
         self.coroutine.into_stack()
     }
 }
+
+/// A fiber in a build without ThreadSanitizer.
+#[cfg(not(tsan))]
+mod none {
+    /// A fiber.
+    pub struct Tracked;
+
+    impl Tracked {
+        #[inline(always)]
+        pub fn new() -> Tracked {
+            Tracked
+        }
+
+        /// Called before the fiber runs. Returns the one that ran.
+        #[inline(always)]
+        pub fn enter(&self) -> Tracked {
+            Tracked
+        }
+    }
+}
+
+#[cfg(not(tsan))]
+use none::Tracked;
+
+/// A fiber as ThreadSanitizer knows it.
+#[cfg(tsan)]
+mod some {
+    use std::ffi::{c_uint, c_void};
+
+    unsafe extern "C" {
+        fn __tsan_get_current_fiber() -> *mut c_void;
+        fn __tsan_create_fiber(flags: c_uint) -> *mut c_void;
+        fn __tsan_destroy_fiber(fiber: *mut c_void);
+        fn __tsan_switch_to_fiber(fiber: *mut c_void, flags: c_uint);
+    }
+
+    /// A fiber of ThreadSanitizer.
+    pub struct Tracked {
+        fiber: *mut c_void,
+        /// Whether it was created here, and is not that of a thread.
+        is_own: bool,
+    }
+
+    impl Tracked {
+        pub fn new() -> Tracked {
+            // SAFETY: no flags are needed.
+            let fiber = unsafe { __tsan_create_fiber(0) };
+            Tracked { fiber, is_own: true }
+        }
+
+        /// Called before the fiber runs. Returns the one that ran.
+        ///
+        /// Inlined: a call would be entered in the call stack of one fiber and left in that of the
+        /// other.
+        #[inline(always)]
+        pub fn enter(&self) -> Tracked {
+            // SAFETY: has no preconditions.
+            let fiber = unsafe { __tsan_get_current_fiber() };
+            // Without flags, what precedes the switch happens before what follows it.
+            // SAFETY: the fiber lives, and is entered by one thread at a time.
+            unsafe { __tsan_switch_to_fiber(self.fiber, 0) };
+            Tracked { fiber, is_own: false }
+        }
+    }
+
+    impl Drop for Tracked {
+        fn drop(&mut self) {
+            if self.is_own {
+                // SAFETY: created by `new`, and not the current one: `resume` has left it.
+                unsafe { __tsan_destroy_fiber(self.fiber) };
+            }
+        }
+    }
+}
+
+#[cfg(tsan)]
+use some::Tracked;

@@ -47,7 +47,7 @@ fn commit() -> String {
         path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
     }
     // In a checkout the other crates are beside this one.
-    for source in ["host", "gpu", "builder", "ptx", "harness", "Cargo.toml", "Cargo.lock"] {
+    for source in ["host", "gpu", "machine", "sim", "builder", "ptx", "harness", "Cargo.toml", "Cargo.lock"] {
         println!("cargo::rerun-if-changed=../{source}");
     }
     let changes = git(&["status", "--porcelain", "--untracked-files=no"]).unwrap_or_default();

@@ -55,7 +55,6 @@ mod lock;
 pub mod nvtx;
 mod report;
 pub mod simt;
-mod threads;
 mod usage;
 
 /// What macros of `warpheap-device` call.

@@ -5,16 +5,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-published=(warpheap-device warpheap-ptx warpheap-build warpheap warpheap-harness)
+published=(warpheap-machine warpheap-device warpheap-sim warpheap-ptx warpheap-build warpheap warpheap-harness)
 
 copy=$(realpath -m "${CARGO_TARGET_DIR:-target}")/dependency-ranges
-# A folder of its own, so that this can run beside the tests. DOCS_RS skips the kernels: their only
-# dependency is warpheap-device.
+# A folder of its own, so that this can run beside the tests. DOCS_RS skips the kernels: they depend
+# on warpheap-device and warpheap-machine alone.
 export CARGO_TARGET_DIR=$copy/target DOCS_RS=1
 
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
-cp -rp Cargo.toml Cargo.lock build.rs README.md bindings builder examples gpu harness host ptx tests "$copy"
+cp -rp Cargo.toml Cargo.lock build.rs README.md bindings builder examples gpu harness host machine ptx sim tests "$copy"
 cd "$copy"
 
 check() {

@@ -52,8 +52,12 @@ instrumented() {
     export RUSTFLAGS="-Zsanitizer=$sanitizer -Zexternal-clangrt $* $link"
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/$sanitizer
     # --target: build scripts must not get the flags.
-    tests=(cargo test --locked -Zbuild-std --target "$target" -p warpheap)
+    # The package of the executor, too: the one that has corosensei.
+    tests=(cargo test --locked -Zbuild-std --target "$target" -p warpheap -p warpheap-sim)
 }
+
+# The modules of the executor that have unit tests.
+executor=(lane:: overflow:: panic:: threads::)
 
 # skipping TEST NAME...: runs a test program without the tests whose names start so.
 skipping() {
@@ -74,7 +78,7 @@ address() (
     # The checks of the standard library's own preconditions need its debug assertions.
     instrumented address asan -Zub-checks=yes
     tests+=(--features corosensei/sanitizer)
-    "${tests[@]}" --lib -- --test-threads=1 simt:: driver:: host_pools:: faults::
+    "${tests[@]}" --lib -- --test-threads=1 "${executor[@]}" driver:: host_pools:: faults::
     skipping simt
     skipping host_pools
     skipping driver
@@ -87,7 +91,7 @@ threads() (
     export TSAN_OPTIONS='halt_on_error=1 die_after_fork=0'
     # Skipped: the standard library does not report the overflow of a thread's stack here.
     "${tests[@]}" --lib -- --test-threads=1 --skip=other_faults_reach_the_handler_of_the_program \
-        simt:: driver:: host_pools::
+        "${executor[@]}" driver:: host_pools::
     skipping simt
     # Each takes many minutes.
     skipping host_pools bump_pool::a_region_can_be_allocated_to_the_last_byte threads::caching_with_all_adaptors
@@ -105,7 +109,7 @@ miri() (
     # -Zmiri-disable-isolation: property tests read the time and files.
     # -Zmiri-permissive-provenance: addresses on the device are integers.
     export MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance'
-    cargo "+$toolchain" miri test --locked -p warpheap-device --lib
+    cargo "+$toolchain" miri test --locked -p warpheap-machine -p warpheap-device --lib
     cargo "+$toolchain" miri test --locked -p warpheap-device --test models -- bump_properties freelist_properties
     cargo "+$toolchain" miri test --locked -p warpheap --lib -- host_pools::caching::arena host_pools::caching::tests::limits::bins \
         host_pools::adaptor::logged::read host_pools::tag

@@ -14,8 +14,15 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The published crates, in publishing order.
-const PUBLISHED: [&str; 5] =
-    ["warpheap-device", "warpheap-ptx", "warpheap-build", "warpheap", "warpheap-harness"];
+const PUBLISHED: [&str; 7] = [
+    "warpheap-machine",
+    "warpheap-device",
+    "warpheap-sim",
+    "warpheap-ptx",
+    "warpheap-build",
+    "warpheap",
+    "warpheap-harness",
+];
 
 /// Files of every package.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];

@@ -11,25 +11,31 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Variables that `warpheap-device` sets for the build scripts of dependent crates: its folder, and
-/// the enabled ones of those features that kernels and host must agree on.
+/// Variables that `warpheap-device` sets for the build scripts of dependent crates: its folder,
+/// that of `warpheap-machine`, and the enabled ones of those features that kernels and host must
+/// agree on.
 const SOURCE: &str = "DEP_WARPHEAP_DEVICE_SOURCE";
+const MACHINE: &str = "DEP_WARPHEAP_DEVICE_MACHINE";
 const FEATURES: &str = "DEP_WARPHEAP_DEVICE_FEATURES";
 
 /// `warpheap-device`, as a dependency of a module's crate.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct DeviceCrate {
     pub folder: PathBuf,
+    /// The folder of `warpheap-machine`, if the crate in `folder` is from a package. In a
+    /// repository, the manifest names the folder.
+    pub machine: Option<PathBuf>,
     pub features: Vec<String>,
 }
 
 impl DeviceCrate {
     /// The device crate that cargo names to this build script.
     pub fn of_build_script() -> Result<DeviceCrate, Error> {
-        let folder = std::env::var_os(SOURCE).ok_or(Error::NoDeviceCrate)?.into();
+        let folder: PathBuf = std::env::var_os(SOURCE).ok_or(Error::NoDeviceCrate)?.into();
+        let machine = std::env::var_os(MACHINE).map(PathBuf::from).filter(|_| is_packaged(&folder));
         let features = std::env::var(FEATURES).unwrap_or_default();
         let features = features.split(',').filter(|name| !name.is_empty()).map(String::from).collect();
-        Ok(DeviceCrate { folder, features })
+        Ok(DeviceCrate { folder, machine, features })
     }
 
     /// Whether the program has the feature `debug`. `None` if cargo does not pass it to this build
@@ -37,6 +43,13 @@ impl DeviceCrate {
     pub fn debug_of_build_script() -> Option<bool> {
         DeviceCrate::of_build_script().ok().map(|device| has_debug(&device.features))
     }
+}
+
+/// Whether the `warpheap-device` in `folder` is from a package: cargo has then written its
+/// manifest, in which dependencies are tables without paths.
+fn is_packaged(folder: &Path) -> bool {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"));
+    manifest.is_ok_and(|manifest| manifest.contains("\n[dependencies.warpheap-machine]\n"))
 }
 
 /// The library of `warpheap-device`.
@@ -109,14 +122,18 @@ pub(crate) fn write(
 }
 
 /// The manifest. Crates of modules share a target folder, in which cargo distinguishes them by name
-/// and version.
+/// and version. The patch lets the kernels have the `warpheap-machine` of the host, also where the
+/// host's workspace patches it.
 fn manifest(package: &str, version: &str, owner: &Package, device: &DeviceCrate) -> String {
     let Package { edition, .. } = owner;
-    let DeviceCrate { folder, features } = device;
+    let DeviceCrate { folder, machine, features } = device;
+    let patch = machine.as_ref().map_or(String::new(), |machine| {
+        format!("\n[patch.crates-io.warpheap-machine]\npath = {machine:?}\n")
+    });
     format!(
         "[package]\nname = {package:?}\nversion = {version:?}\nedition = {edition:?}\n\n[lib]\npath = \"lib.rs\"\n\n\
          [dependencies.warpheap-device]\npath = {folder:?}\ndefault-features = false\nfeatures = {features:?}\n\n\
-         [workspace]\n"
+         [workspace]\n{patch}"
     )
 }
 
@@ -133,6 +150,20 @@ mod tests {
         for (file, module) in [("/a/host/kernels/mod.rs", "kernels"), ("/a/src/gpu.rs", "gpu")] {
             assert_eq!(name(Path::new(file)), module);
         }
+    }
+
+    #[test]
+    fn a_package_has_no_paths_of_dependencies() {
+        let root = tempfile::tempdir().unwrap();
+        let is_packaged = |manifest: &str| {
+            fs::write(root.path().join("Cargo.toml"), manifest).unwrap();
+            super::is_packaged(root.path())
+        };
+        assert!(is_packaged("[lib]\n\n[dependencies.warpheap-machine]\nversion = \"0.1.0\"\n"));
+        assert!(!is_packaged(
+            &fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu/Cargo.toml")).unwrap()
+        ));
+        assert!(!super::is_packaged(Path::new("/none")));
     }
 
     #[test]
@@ -180,7 +211,8 @@ mod tests {
         };
         let write = |features: &[&str]| {
             let features = features.iter().copied().map(String::from).collect();
-            let device = DeviceCrate { folder: "/device".into(), features };
+            let (folder, machine) = ("/device".into(), Some("/machine".into()));
+            let device = DeviceCrate { folder, machine, features };
             super::write(Path::new("/my/src/kernels/mod.rs"), &owner, &device, root.path()).unwrap()
         };
         let package = write(&["debug"]);
@@ -189,6 +221,10 @@ mod tests {
         assert!(
             text("Cargo.toml")
                 .contains("path = \"/device\"\ndefault-features = false\nfeatures = [\"debug\"]\n")
+        );
+        assert!(
+            text("Cargo.toml")
+                .ends_with("[workspace]\n\n[patch.crates-io.warpheap-machine]\npath = \"/machine\"\n")
         );
         assert!(text("lib.rs").ends_with("#[path = \"/my/src/kernels/mod.rs\"]\npub mod kernels;\n"));
         let written = || fs::metadata(&package.manifest).unwrap().modified().unwrap();

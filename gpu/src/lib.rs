@@ -11,10 +11,11 @@
 //! Only [`sync`], [`warp`], [`thread`], [`shared`] and [`mod@kernel`] differ between them.
 //! Everything above is common code.
 //!
-//! Layers, each using only those before it: [`units`], [`mod@kernel`], `spill` → [`machine`] →
-//! [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] → [`scans`] →
-//! [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`]. `runtime` has C
-//! functions that a GPU has no library for.
+//! Layers, each using only those before it: [`units`], [`machine`] and the trait
+//! [`Kernel`](kernel::Kernel), which are those of the crate `warpheap-machine`; [`mod@kernel`],
+//! `spill` → [`sync`], [`warp`], [`thread`], [`shared`] → `lanes`, [`fault`], [`mod@panic`] →
+//! [`scans`] → [`bump`], [`freelist`], [`heap`] → [`mod@alloc`], [`global`] → [`check`]. `runtime`
+//! has C functions that a GPU has no library for.
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![cfg_attr(
@@ -46,8 +47,6 @@ pub mod kernel;
 mod lanes;
 #[doc(hidden)]
 pub use lanes::selftest as lane_sums;
-#[cfg(not(target_arch = "nvptx64"))]
-pub mod machine;
 pub mod panic;
 #[cfg(any(target_arch = "nvptx64", all(test, not(loom))))]
 mod runtime;
@@ -58,8 +57,12 @@ pub mod sync;
 #[cfg(all(test, not(loom)))]
 mod test_lanes;
 pub mod thread;
-pub mod units;
 pub mod warp;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(inline)]
+pub use warpheap_machine::machine;
+#[doc(inline)]
+pub use warpheap_machine::units;
 
 /// A panic in a kernel is recorded for the host and ends its thread: see [`panic`](mod@panic).
 #[cfg(all(target_arch = "nvptx64", feature = "panic-handler"))]

@@ -54,6 +54,15 @@ std::thread_local! {
     static LANE: Cell<u32> = const { Cell::new(0) };
     static INPUTS: UnsafeCell<Deposits> = const { UnsafeCell::new(NOTHING) };
     static TIME: Cell<u64> = const { Cell::new(0) };
+    static ORDER: Cell<Option<NonNull<Order<'static>>>> = const { Cell::new(None) };
+}
+
+/// Orders the running lane after what the lanes of its last collective did before that.
+pub fn order_lane() {
+    if let Some(order) = ORDER.get() {
+        // SAFETY: `on_ordered_lanes` keeps it while a lane runs on this OS thread.
+        unsafe { order.as_ref() }.order();
+    }
 }
 
 /// The clock of lanes in unit tests, also for `thread::global_timer_nanos`. It advances with each
@@ -148,10 +157,6 @@ unsafe impl Machine for TestWarp<'_> {
         self.lock().pieces.piece(owner, words)
     }
 
-    fn order(&self) {
-        self.order.into_iter().for_each(Order::order);
-    }
-
     fn step(&self) {
         self.order.into_iter().for_each(Order::step);
         self.lock().atomics += 1;
@@ -226,6 +231,7 @@ pub fn on_ordered_lanes<R: Send>(
         }
         LANE.set(lane);
         TIME.set(time << 16);
+        ORDER.set(warp.order.map(|order| NonNull::from(order).cast()));
         // SAFETY: the warp outlives the guard, which is the only one of this thread.
         let _installed = unsafe { install(warp) };
         drop(warp.resume(warp.lock(), 0));

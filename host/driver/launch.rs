@@ -8,7 +8,7 @@ use super::registry::{Lookup, Submission};
 use super::stream::Stream;
 use crate::error::{Bytes, Dangling, Error, Result};
 use crate::nvtx::NamedRange;
-use crate::simt::{Executor, Grid, Settings};
+use crate::simt::{Executor, Grid, Settings, with_heap};
 use std::ffi::c_void;
 use warpheap_device::kernel::{Kernel, KernelArgs};
 
@@ -85,7 +85,8 @@ impl Stream {
             // SAFETY: P1 and P3 to P6 of `Stream::launch`.
             let run = move |executor: &Executor| unsafe {
                 let on_panic = on_panic.unwrap_or(executor.settings().on_panic);
-                executor.run_with::<K>(grid, args, Settings { on_panic, global_heap })
+                let around = global_heap.map(with_heap);
+                executor.run_with::<K>(grid, args, Settings { on_panic, around })
             };
             Box::new(run)
         };

@@ -35,7 +35,8 @@ mod tests {
             let error = panicked(&names.iter().copied().collect(), Panic::default(), "end the process");
             assert!(error.to_string().starts_with(text) && error.to_string().contains("leaks"), "{error}");
         }
-        let panic = Panic { ended_grid: true, ..Panic::default() };
+        let mut panic = Panic::default();
+        panic.ended_grid = true;
         assert!(
             panicked(&BTreeSet::new(), panic, "end the process").to_string().ends_with("; end the process")
         );

@@ -1,10 +1,10 @@
 //! A time limit for work that cannot be cancelled.
 
-use crate::threads::counted;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
+use warpheap_sim::threads::counted;
 
 /// Ends the process with a message, unless dropped within the limit.
 ///

@@ -152,8 +152,9 @@ fn rest() -> Vec<Error> {
 
 /// Panics that ended their threads, or the grid too.
 fn panicked(ended_grid: bool) -> Error {
-    let (file, line, column, thread) = ("src/lib.rs".into(), 45, 47, 3);
-    let panic = Panic { file, line, column, thread, others: 204, ended_grid, ..Panic::default() };
+    let mut panic = Panic::default();
+    (panic.file, panic.line, panic.column) = ("src/lib.rs".into(), 45, 47);
+    (panic.thread, panic.others, panic.ended_grid) = (3, 204, ended_grid);
     KernelFault::Panicked { kernels: "kernel `add`".into(), panic: Box::new(panic), advice: "advice" }.into()
 }
 

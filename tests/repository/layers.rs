@@ -7,7 +7,7 @@ use crate::modules::{Crate, Uses};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The root files of each crate: of the library, and of the program.
-const CRATES: [&[&str]; 9] = [
+const CRATES: [&[&str]; 11] = [
     &["builder/src/lib.rs"],
     &["bindings/c/device/lib.rs"],
     &["bindings/c/host/src/lib.rs"],
@@ -16,7 +16,9 @@ const CRATES: [&[&str]; 9] = [
     &["gpu/src/lib.rs"],
     &["harness/src/lib.rs", "harness/src/main.rs"],
     &["host/lib.rs"],
+    &["machine/src/lib.rs"],
     &["ptx/src/lib.rs"],
+    &["sim/src/lib.rs"],
 ];
 
 /// The children of a module of a crate in the order of their layers, the lowest first. Modules of
@@ -26,8 +28,7 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "gpu/src/lib.rs",
         "",
         &[
-            "__private runtime spill units",
-            "machine",
+            "__private runtime spill",
             "shared thread warp",
             "sync",
             "lanes",
@@ -43,7 +44,7 @@ const LAYERS: [(&str, &str, &[&str]); 4] = [
         "host/lib.rs",
         "",
         &[
-            "bytes kernels lock threads usage",
+            "bytes kernels lock usage",
             "nvtx report simt",
             "error",
             "driver",

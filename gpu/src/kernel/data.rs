@@ -1,6 +1,7 @@
 //! Plain data that host and device exchange in memory, and structs as kernel arguments.
 
-use super::arg::{KernelArg, itself};
+use warpheap_machine::itself;
+use warpheap_machine::kernel::KernelArg;
 
 /// Plain data that host and device both read and write, byte for byte.
 /// [`device_data!`](crate::device_data!) generates checked implementations.

@@ -8,44 +8,33 @@
 //! | structs of [`kernel_arg!`] and [`device_data!`], `Pod` (feature `bytemuck`) | the same type |
 //! | a [`DeviceHandle`]: [`Heap`], [`FreeList`], [`Bump`] | [`Arg`] of it |
 //!
+//! None of a handle's methods can be called on its [`Arg`]:
+//!
+//! ```compile_fail
+//! # fn f(heap: warpheap_device::kernel::Arg<warpheap_device::heap::Heap>) {
+//! heap.alloc(core::alloc::Layout::new::<u64>());
+//! # }
+//! ```
+//!
 //! [`kernel_arg!`]: crate::kernel_arg!
 //! [`device_data!`]: crate::device_data!
 //! [`Heap`]: crate::heap::Heap
 //! [`FreeList`]: crate::freelist::FreeList
 //! [`Bump`]: crate::bump::Bump
 
-mod arg;
 mod data;
 mod test;
 
-#[doc(hidden)]
-pub use arg::Pair;
-pub use arg::{Abi, Arg, DeviceHandle, KernelArg, KernelArgs, KernelParam, Param};
 #[cfg(feature = "bytemuck")]
 pub use data::Pod;
 pub use data::{DeviceData, DevicePtr, DeviceSlice};
 #[doc(hidden)]
 pub use data::{argument_field, plain_field};
-
-/// The host side of a kernel. [`kernel!`](crate::kernel!) generates the implementations.
-///
-/// # Safety
-/// A PTX entry point of this name is compiled from the same declaration. Its parameters are those
-/// of `Args` in the layout of [`KernelArgs::Abi`], and its safety requirements are those of
-/// `run_thread`.
-pub unsafe trait Kernel: Copy + Send + Sync + 'static {
-    /// The arguments of a launch.
-    type Args: KernelArgs;
-    /// The entry point's name in the PTX.
-    const NAME: &'static str;
-
-    /// Runs the body as one thread of the grid, on the host.
-    ///
-    /// # Safety
-    /// The safety requirements of the kernel hold. The caller is a lane of a kernel that was
-    /// launched with `args`.
-    unsafe fn run_thread(args: Self::Args);
-}
+#[doc(hidden)]
+pub use warpheap_machine::kernel::Pair;
+pub use warpheap_machine::kernel::{
+    Abi, Arg, DeviceHandle, Kernel, KernelArg, KernelArgs, KernelParam, Param,
+};
 
 /// Declares kernels.
 ///

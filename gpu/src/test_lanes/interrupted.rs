@@ -1,10 +1,7 @@
 //! A lane that is alone in its grid, and interrupted before its atomic operations.
 
-use crate::machine::{Collective, Coords, Deposits, Machine, install};
-use crate::units::LaneMask;
+use crate::machine::{Coords, Machine, install};
 use core::cell::{Cell, RefCell};
-use core::panic::Location;
-use core::ptr::NonNull;
 use std::vec::Vec;
 
 /// The only lane of its warp.
@@ -19,22 +16,6 @@ unsafe impl<F: FnMut(u32)> Machine for Interrupted<F> {
     fn coords(&self) -> Coords {
         Coords::SOLE
     }
-
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-
-    fn exchange(
-        &self,
-        _: LaneMask,
-        _: Collective,
-        _: u64,
-        _: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        None
-    }
-
-    fn sync_block(&self, _: &'static Location<'static>) {}
 
     fn step(&self) {
         // Not before its own operations.

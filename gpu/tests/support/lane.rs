@@ -1,9 +1,6 @@
 //! Lanes that have a warp to themselves.
 
-use std::panic::Location;
-use std::ptr::NonNull;
-use warpheap_device::machine::{Collective, Coords, Deposits, Machine};
-use warpheap_device::units::LaneMask;
+use warpheap_device::machine::{Coords, Machine};
 
 /// A machine whose lanes never synchronise. It may serve many threads: it queries the index of
 /// each.
@@ -20,20 +17,6 @@ unsafe impl Machine for Apart {
         let lane = (self.lane)();
         Coords { block_idx: [lane, 0, 0], grid_dim: [8, 1, 1], sm: lane, sm_count: 8, ..Coords::SOLE }
     }
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-    fn exchange(
-        &self,
-        mask: LaneMask,
-        _: Collective,
-        _: u64,
-        _: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        assert_eq!(mask, LaneMask::only(0), "a lane is alone in its warp");
-        None
-    }
-    fn sync_block(&self, _: &'static Location<'static>) {}
     fn pause(&self, _: u32) {
         (self.pause)();
     }

@@ -17,13 +17,13 @@ use crate::driver::panics::panicked;
 use crate::error::{Error, InvalidRequest, KernelFault, Result};
 use crate::lock::{lock, wait_while};
 use crate::simt::{Executor, Panic, SimtError, Stats, message};
-use crate::threads::counted;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
+use warpheap_sim::threads::counted;
 
 pub(super) enum Job {
     Kernel(&'static str, CpuJob),

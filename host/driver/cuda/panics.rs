@@ -154,17 +154,10 @@ impl Panics {
 fn error(launched: &BTreeSet<(u64, &'static str)>, panic: &RecordedPanic) -> Error {
     let kernels = launched.iter().filter(|(module, _)| *module == panic.module);
     let RecordedPanic { file, line, column, thread, block, message, others, ends_grid, .. } = panic.clone();
-    let described = Panic {
-        file,
-        line,
-        column,
-        thread,
-        block: block.into(),
-        message,
-        others,
-        ended_grid: ends_grid,
-        then: None,
-    };
+    let mut described = Panic::default();
+    (described.file, described.line, described.column) = (file, line, column);
+    (described.thread, described.block) = (thread, block.into());
+    (described.message, described.others, described.ended_grid) = (message, others, ends_grid);
     panicked(&kernels.map(|(_, kernel)| *kernel).collect(), described, DEAD)
 }
 

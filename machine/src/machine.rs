@@ -1,10 +1,10 @@
 //! Simulation of the GPU for kernels that run on the host.
 //!
-//! The facade ([`sync`](crate::sync), [`warp`](crate::warp), [`thread`](crate::thread)) asks the
-//! [`Machine`] installed on the calling OS thread for the coordinates of the running lane, and
-//! passes every collective to it. An executor installs a machine with [`install`] and runs lanes
-//! under it. Without a machine, the calling OS thread is the only lane of the only warp of a grid
-//! of one block.
+//! The facade of `warpheap-device` (`sync`, `warp`, `thread`, `shared`) asks the [`Machine`]
+//! installed on the calling OS thread for the coordinates of the running lane, and passes every
+//! collective to it. An executor installs a machine with [`install`] and runs lanes under it.
+//! Without a machine, the calling OS thread is the only lane of the only warp of a grid of one
+//! block.
 
 use crate::units::{LaneMask, WARP_SIZE};
 use core::any::TypeId;
@@ -81,7 +81,7 @@ pub struct Deposits {
 /// The interface of an executor to the lane that it runs. `at` is the caller's source location, for
 /// messages.
 ///
-/// The default methods are those of a lane that is alone in its block.
+/// The default methods are those of lane 0 of a warp, alone in its block.
 ///
 /// # Safety
 /// - `exchange` waits for the lanes of `mask`. Its result is live and does not change until the
@@ -89,6 +89,7 @@ pub struct Deposits {
 /// - `converged` contains the running lane, and only lanes that are at `at`. `coords().lane` is
 ///   below 32.
 /// - The result of `shared_memory` is as its documentation says.
+/// - A machine with the default methods has lane 0 alone in each warp and block.
 /// - `exit` and `trap` run either no destructor of the lane's frames or all of them.
 pub unsafe trait Machine {
     /// The coordinates of the running lane. Not called while [`stand_at`] provides them. For a
@@ -96,7 +97,9 @@ pub unsafe trait Machine {
     fn coords(&self) -> Coords;
 
     /// The lanes of this warp that have reached the same location `at`, including the running lane.
-    fn converged(&self, at: &'static Location<'static>) -> LaneMask;
+    fn converged(&self, _at: &'static Location<'static>) -> LaneMask {
+        LaneMask::only(0)
+    }
 
     /// Waits for the lanes of `mask`, then returns the inputs of all of them to each. A lane must
     /// read them before it calls the machine again. `None` if the lane is alone: it has the only
@@ -104,13 +107,16 @@ pub unsafe trait Machine {
     fn exchange(
         &self,
         mask: LaneMask,
-        what: Collective,
-        value: u64,
+        _what: Collective,
+        _value: u64,
         at: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>>;
+    ) -> Option<NonNull<Deposits>> {
+        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
+        None
+    }
 
     /// Waits for every thread of the block that has not ended.
-    fn sync_block(&self, at: &'static Location<'static>);
+    fn sync_block(&self, _at: &'static Location<'static>) {}
 
     /// The piece of the block's shared memory that `owner` names, of `words` 64-bit words. All
     /// threads of the block get the same piece. It is live until the last of them has ended.
@@ -119,36 +125,18 @@ pub unsafe trait Machine {
         own_piece(owner, words)
     }
 
-    /// Orders the running lane after what the lanes of its last collective did before that. Only
-    /// unit tests of this crate check it.
-    #[cfg(test)]
-    fn order(&self) {}
-
     /// Called before every atomic operation: another lane may run here.
     fn step(&self) {}
 
     /// The lane waits for other lanes and pauses for about `nanos` nanoseconds.
     fn pause(&self, nanos: u32) {
-        #[cfg(loom)]
-        {
-            let _ = nanos;
-            loom::thread::yield_now();
-        }
-        #[cfg(not(loom))]
         std::thread::sleep(std::time::Duration::from_nanos(nanos.into()));
     }
 
     /// Cycles since an arbitrary start. Monotonic for each lane.
     fn clock(&self) -> u64 {
-        #[cfg(all(test, not(loom)))]
-        {
-            crate::test_lanes::clock()
-        }
-        #[cfg(not(all(test, not(loom))))]
-        {
-            static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-            START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
-        }
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
     }
 
     /// Ends the running lane only.
@@ -201,7 +189,7 @@ std::thread_local! {
 }
 
 /// A piece of the calling OS thread.
-pub(super) fn own_piece(owner: TypeId, words: usize) -> NonNull<u64> {
+fn own_piece(owner: TypeId, words: usize) -> NonNull<u64> {
     OWN_PIECES.with_borrow_mut(|pieces| pieces.piece(owner, words))
 }
 
@@ -269,8 +257,9 @@ impl Drop for Installed {
 }
 
 /// Calls `f` on the installed machine, or on `SoleLane` if there is none.
+#[doc(hidden)]
 #[inline]
-pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
+pub fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
     let machine: &dyn Machine = match INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
         Some(machine) => unsafe { &*machine },
@@ -280,8 +269,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
 }
 
 /// Calls `f` on the coordinates of the running lane.
+#[doc(hidden)]
 #[inline]
-pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
+pub fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
     let coords = STANDS_AT.get();
     if coords.is_null() {
         return f(&with(|m| m.coords()));
@@ -291,9 +281,9 @@ pub(crate) fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
 }
 
 /// Called before every atomic operation on the host.
+#[doc(hidden)]
 #[inline]
-#[cfg_attr(loom, allow(dead_code))]
-pub(crate) fn step() {
+pub fn step() {
     if let Some(machine) = INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
         unsafe { &*machine }.step()
@@ -308,23 +298,6 @@ unsafe impl Machine for SoleLane {
     fn coords(&self) -> Coords {
         Coords::SOLE
     }
-
-    fn converged(&self, _: &'static Location<'static>) -> LaneMask {
-        LaneMask::only(0)
-    }
-
-    fn exchange(
-        &self,
-        mask: LaneMask,
-        _: Collective,
-        _: u64,
-        at: &'static Location<'static>,
-    ) -> Option<NonNull<Deposits>> {
-        assert_eq!(mask, LaneMask::only(0), "{at}: a collective names lanes that do not exist on the host");
-        None
-    }
-
-    fn sync_block(&self, _: &'static Location<'static>) {}
 }
 
 #[cfg(all(test, not(loom)))]

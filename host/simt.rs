@@ -1,14 +1,20 @@
-//! The global allocator of a program that runs kernels on the CPU.
+//! Kernels on the CPU: the executor, which is the crate [`warpheap_sim`], and the global allocator
+//! of a program that runs kernels on the CPU.
 
 use crate::lock::lock;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::{copy_nonoverlapping, from_ref, null, null_mut};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::panicking;
 use warpheap_device::global::GlobalHeap;
 use warpheap_device::machine::runs_a_lane;
+use warpheap_sim::Around;
+
+#[doc(inline)]
+pub use warpheap_sim::{Call, Executor, Grid, Mode, OnPanic, Panic, SimtError, Stats, Thread};
+pub(crate) use warpheap_sim::{Settings, message};
 
 /// A global allocator that gives kernels on the CPU the heap of their module, and everything else
 /// the memory of another allocator. With it, `Vec`, `Box` and the other collections of kernels
@@ -127,25 +133,19 @@ std::thread_local! {
     static GLOBAL_HEAP: Cell<*const GlobalHeap> = const { Cell::new(null()) };
 }
 
-/// A guard that restores the previous global heap on drop.
-pub(super) struct InstalledHeap {
-    before: *const GlobalHeap,
-}
-
-impl Drop for InstalledHeap {
-    fn drop(&mut self) {
-        GLOBAL_HEAP.set(self.before);
+/// Gives lanes a global heap: what is done around them.
+pub(crate) fn with_heap(heap: Arc<GlobalHeap>) -> Arc<Around> {
+    struct Back(*const GlobalHeap);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            GLOBAL_HEAP.set(self.0);
+        }
     }
-}
-
-/// Gives the lanes that run on this OS thread a global heap, or none, until the returned guard is
-/// dropped.
-///
-/// # Safety
-/// The guard is dropped, not forgotten, before the heap is dropped or moved. Guards are dropped in
-/// the reverse order of their creation.
-pub(super) unsafe fn install_heap(heap: Option<&GlobalHeap>) -> InstalledHeap {
-    InstalledHeap { before: GLOBAL_HEAP.replace(heap.map_or(null(), from_ref)) }
+    Arc::new(move |lanes| {
+        // Also if `lanes` panics.
+        let _back = Back(GLOBAL_HEAP.replace(from_ref(&*heap)));
+        lanes();
+    })
 }
 
 /// Calls `f` on the global heap of the running lane. `None` if no lane runs, or if its kernel has
@@ -156,13 +156,13 @@ fn with_global_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
     if heap.is_null() || !runs_a_lane() {
         return None;
     }
-    // SAFETY: the caller of `install_heap` keeps it live until the guard is dropped.
+    // SAFETY: `with_heap` keeps it live until the guard is dropped.
     Some(f(unsafe { &*heap }))
 }
 
 /// Calls `f` on the heap of the running thread of a kernel. A panic allocates for its message,
 /// which outlives the thread.
-fn with_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
+fn with_own_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
     if panicking() { None } else { with_global_heap(f) }
 }
 
@@ -190,7 +190,7 @@ fn origin(block: *mut u8) -> Origin {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for KernelAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises.
-        with_heap(|heap| unsafe { heap.alloc(layout) }).unwrap_or_else(|| {
+        with_own_heap(|heap| unsafe { heap.alloc(layout) }).unwrap_or_else(|| {
             // SAFETY: the caller's promises.
             unsafe { self.other.alloc(layout) }
         })
@@ -198,7 +198,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for KernelAllocator<A> {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises.
-        with_heap(|heap| unsafe { heap.alloc_zeroed(layout) }).unwrap_or_else(|| {
+        with_own_heap(|heap| unsafe { heap.alloc_zeroed(layout) }).unwrap_or_else(|| {
             // SAFETY: the caller's promises.
             unsafe { self.other.alloc_zeroed(layout) }
         })

@@ -1,11 +1,14 @@
 //! Kernels on the CPU: runs the same kernel functions in warps of 32 lanes, without a GPU.
 //!
+//! Programs use this crate as `warpheap::simt`. It depends on `warpheap-machine`, and neither on
+//! the crate of kernels nor on the host library.
+//!
 //! A GPU thread is a fiber with a separate stack. The 32 threads of a warp take turns on one OS
 //! thread, and a collective waits for the lanes of its mask. Lanes are independent, as on every GPU
 //! since Volta: they may diverge, spin on each other, and end at different times.
 //!
 //! ```
-//! use warpheap::simt::{Executor, Grid, Mode};
+//! use warpheap_sim::{Executor, Grid, Mode};
 //! use warpheap_device::{kernel, kernel::DeviceSlice, thread, units::LaneMask, warp};
 //!
 //! kernel! {
@@ -33,7 +36,7 @@
 //!     assert!(stats.steps >= 256);
 //!     assert!(counts.iter().all(|&n| n == 16));
 //! }
-//! # Ok::<(), warpheap::simt::SimtError>(())
+//! # Ok::<(), warpheap_sim::SimtError>(())
 //! ```
 //!
 //! # Two modes
@@ -76,19 +79,19 @@
 //!   process with a message that names the kernel and the thread. The first run installs a handler
 //!   of SIGSEGV and SIGBUS for that, which passes all other faults to the handler that the program
 //!   had before. On systems other than Unix, there is no message.
-//! - **`alloc`.** `Vec`, `Box` and the like allocate as in the program. With a [`KernelAllocator`]
-//!   as the program's `#[global_allocator]`, kernels of a module allocate from its global heap, as
-//!   on a GPU.
+//! - **`alloc`.** `Vec`, `Box` and the like allocate as in the program. With
+//!   `warpheap::simt::KernelAllocator` as the program's `#[global_allocator]`, kernels of a module
+//!   allocate from its global heap, as on a GPU.
 //! - **Time.** `clock` and `global_timer_nanos` count nanoseconds in parallel mode and steps of the
 //!   entire grid in a replay. `nanosleep` does not sleep: it lets other lanes run.
 //!
 //! # Modules
-//! `grid → error → panic → stack → fiber → machine → overflow, lane → rendezvous → warp → launch →`
-//! `block → scheduler → parallel, replay → executor`: each module uses only those before it. A mode
-//! only selects which ready lane runs next; `warp` and `block` decide which lanes are ready, for
-//! both modes. `allocator` uses none of them.
+//! `threads, grid → error → panic → stack → fiber → machine → overflow, lane → rendezvous → warp →`
+//! `launch → block → scheduler → parallel, replay → executor`: each module uses only those before
+//! it. A mode only selects which ready lane runs next; `warp` and `block` decide which lanes are
+//! ready, for both modes.
+#![cfg(not(loom))]
 
-mod allocator;
 mod block;
 mod error;
 mod executor;
@@ -104,13 +107,20 @@ mod rendezvous;
 mod replay;
 mod scheduler;
 mod stack;
+#[doc(hidden)]
+pub mod threads;
 mod warp;
 
-pub use allocator::KernelAllocator;
-pub(crate) use allocator::{forget_memory, note_heap};
 pub use error::{Call, Panic, SimtError, Thread};
 pub use executor::Executor;
 pub use grid::{Grid, Mode, Stats};
-pub(crate) use lane::message;
-pub(crate) use launch::Settings;
+pub use lane::message;
+pub use launch::{Around, Settings};
 pub use panic::OnPanic;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks without regard to poisoning: no critical section of this crate panics between two changes.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -16,8 +16,8 @@
 //! Only the code that runs the warp writes here; lanes only read deposits.
 
 use std::ptr::NonNull;
-use warpheap_device::machine::{Collective, Deposits};
-use warpheap_device::units::{LaneMask, WARP_SIZE};
+use warpheap_machine::machine::{Collective, Deposits};
+use warpheap_machine::units::{LaneMask, WARP_SIZE};
 
 /// One collective. Sets have bit `i` for lane `i`.
 struct Slot {

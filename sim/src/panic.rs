@@ -8,7 +8,7 @@ use super::error::Panic;
 use std::cell::RefCell;
 use std::panic::{PanicHookInfo, set_hook, take_hook};
 use std::sync::Once;
-use warpheap_device::machine;
+use warpheap_machine::machine;
 
 /// What a panic of a thread ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn unwound(message: String) -> Box<Panic> {
 
 #[cfg(test)]
 mod tests {
-    use crate::simt::{Executor, Grid, Mode};
+    use crate::{Executor, Grid, Mode};
     use std::process::Command;
 
     warpheap_device::kernel! {
@@ -88,7 +88,7 @@ mod tests {
         assert!(!output.status.success() && printed.contains("the second panic"), "{printed}");
     }
 
-    const CHILD: &str = "simt::panic::tests::child_panics_twice";
+    const CHILD: &str = "panic::tests::child_panics_twice";
 
     #[test]
     #[ignore = "run by another test, in a process of its own"]

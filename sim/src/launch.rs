@@ -2,7 +2,6 @@
 //!
 //! Any worker may take blocks (`next`), add to `steps`, and store the first error.
 
-use super::allocator::install_heap;
 use super::error::{Panic, SimtError};
 use super::grid::Grid;
 use super::lane::Lane;
@@ -10,11 +9,10 @@ use super::machine::LaneMachine;
 use super::overflow::{Running, watch};
 use super::panic::OnPanic;
 use super::stack::StackPool;
-use crate::lock::lock;
+use crate::lock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use warpheap_device::global::GlobalHeap;
-use warpheap_device::machine::{self, Coords};
+use warpheap_machine::machine::{self, Coords};
 
 /// Maximum threads per block, as on every GPU.
 const MAX_BLOCK_THREADS: u64 = 1024;
@@ -22,13 +20,20 @@ const MAX_BLOCK_THREADS: u64 = 1024;
 /// Prepares a thread of the kernel on a lane.
 pub(super) type Start<'a> = dyn Fn(&mut Lane, &LaneMachine, Coords) + Sync + 'a;
 
+/// Called on each OS thread that runs lanes, with a function that runs them: prepares the OS thread
+/// for the lanes, calls it once, and cleans up.
+#[doc(hidden)]
+pub type Around = dyn Fn(&mut dyn FnMut()) + Send + Sync;
+
 /// Settings of a run that a module has.
+#[doc(hidden)]
+#[allow(missing_debug_implementations, reason = "only the host library uses it")]
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// What a panic of a thread ends.
     pub on_panic: OnPanic,
-    /// The heap of the kernel's `alloc`.
-    pub global_heap: Option<Arc<GlobalHeap>>,
+    /// What is done around the lanes, if anything is.
+    pub around: Option<Arc<Around>>,
 }
 
 pub(super) struct Launch<'a> {
@@ -108,10 +113,15 @@ impl<'a> Launch<'a> {
         let _watched = watch(&running);
         // SAFETY: the machine outlives the guard; nothing else is installed meanwhile.
         let _installed = unsafe { machine::install(machine) };
-        // SAFETY: the heap outlives the guard.
-        let _heap = unsafe { install_heap(self.settings.global_heap.as_deref()) };
-        if let Err(error) = run() {
-            self.fail(error);
+        let mut run = Some(run);
+        let mut lanes = || {
+            if let Some(Err(error)) = run.take().map(|run| run()) {
+                self.fail(error);
+            }
+        };
+        match &self.settings.around {
+            Some(around) => around(&mut lanes),
+            None => lanes(),
         }
     }
 

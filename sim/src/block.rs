@@ -11,8 +11,8 @@ use super::stack::StackPool;
 use super::warp::{Wait, Warp, WarpId};
 use std::fmt::Write;
 use std::panic::Location;
-use warpheap_device::machine::Coords;
-use warpheap_device::units::{LaneMask, WARP_SIZE};
+use warpheap_machine::machine::Coords;
+use warpheap_machine::units::{LaneMask, WARP_SIZE};
 
 /// The reason why a lane stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The stacks of lanes, reused between launches.
 
 use super::error::SimtError;
-use crate::lock::lock;
+use crate::lock;
 use crate::threads::{Slot, lane_stack};
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use std::ops::Range;

@@ -4,8 +4,7 @@
 //! thread, since the first access to a `thread_local!` of a shared library may allocate.
 
 use super::Running;
-use crate::bytes::Bytes;
-use crate::simt::error::Thread;
+use crate::error::Thread;
 use corosensei::stack::{DefaultStack, Stack};
 use std::ffi::{c_int, c_void};
 use std::fmt::{self, Write};
@@ -36,14 +35,14 @@ thread_local! {
 struct SignalStack(Option<(DefaultStack, libc::stack_t)>);
 
 /// While it exists, an overflow of the OS thread's lanes is reported.
-pub(in crate::simt) struct Watched<'a> {
+pub(crate) struct Watched<'a> {
     before: *mut c_void,
     running: PhantomData<&'a Running<'a>>,
 }
 
 /// Reports overflows of lanes on this OS thread until the result is dropped.
 #[must_use]
-pub(in crate::simt) fn watch<'a>(running: &'a Running<'a>) -> Watched<'a> {
+pub(crate) fn watch<'a>(running: &'a Running<'a>) -> Watched<'a> {
     install();
     // Fails in a destructor of a thread-local variable: such a thread has no signal stack.
     let _ = STACK.try_with(|_| ());
@@ -173,10 +172,10 @@ fn report_overflow(address: usize) {
     // It cannot fail: `Text` drops what does not fit.
     let _ = writeln!(
         text,
-        "warpheap: stack overflow in kernel `{}` on the CPU: {thread}, has a stack of {}; pass a \
-         larger size to Executor::with_stack_bytes, and the executor to Device::cpu_with_executor",
+        "warpheap: stack overflow in kernel `{}` on the CPU: {thread}, has a stack of {} KiB; pass \
+         a larger size to Executor::with_stack_bytes, and the executor to Device::cpu_with_executor",
         running.kernel,
-        Bytes(running.stack_bytes as u64),
+        running.stack_bytes >> 10,
     );
     // SAFETY: the bytes are valid.
     unsafe { libc::write(libc::STDERR_FILENO, text.bytes.as_ptr().cast(), text.length) };

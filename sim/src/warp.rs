@@ -15,8 +15,8 @@ use super::machine::{Answer, Event, Exchange, LaneMachine};
 use super::rendezvous::{Clash, Rendezvous, bits};
 use super::stack::LaneStack;
 use std::panic::Location;
-use warpheap_device::machine::Collective;
-use warpheap_device::units::{LaneMask, WARP_SIZE};
+use warpheap_machine::machine::Collective;
+use warpheap_machine::units::{LaneMask, WARP_SIZE};
 
 /// The position of a warp.
 #[derive(Clone, Copy, Default)]

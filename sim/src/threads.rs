@@ -24,7 +24,8 @@ struct Quota {
 }
 
 /// An object that counts as used until this is dropped.
-pub(crate) struct Slot(&'static Quota);
+#[allow(missing_debug_implementations, reason = "only the library uses it")]
+pub struct Slot(&'static Quota);
 
 impl Quota {
     fn take(&'static self) -> io::Result<Slot> {
@@ -57,9 +58,11 @@ fn mappings() -> usize {
     })
 }
 
-/// The work of a new thread, which counts as used until the work has ended. Fails if the library
-/// has no thread left.
-pub(crate) fn counted<T>(work: impl FnOnce() -> T + Send) -> io::Result<impl FnOnce() -> T + Send> {
+/// The work of a new thread, which counts as used until the work has ended.
+///
+/// # Errors
+/// The library has no thread left.
+pub fn counted<T>(work: impl FnOnce() -> T + Send) -> io::Result<impl FnOnce() -> T + Send> {
     let slot = THREADS.take()?;
     Ok(move || {
         let _slot = slot;

@@ -7,8 +7,8 @@ use super::panic::{begin, unwound};
 use super::stack::LaneStack;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use warpheap_device::kernel::Kernel;
-use warpheap_device::machine::{self, Coords};
+use warpheap_machine::kernel::Kernel;
+use warpheap_machine::machine::{self, Coords};
 
 /// A stack, with a fiber on it until the lane has ended.
 pub(super) enum Lane {
@@ -86,7 +86,8 @@ impl Lane {
 }
 
 /// The message of a panic.
-pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
+#[doc(hidden)]
+pub fn message(payload: Box<dyn Any + Send>) -> String {
     let text = text_of(&*payload);
     discard(payload);
     text
@@ -108,10 +109,10 @@ fn discard(payload: Box<dyn Any + Send>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simt::machine::Request;
-    use crate::simt::stack::StackPool;
-    use warpheap_device::machine::{self, Machine};
+    use crate::machine::Request;
+    use crate::stack::StackPool;
     use warpheap_device::thread;
+    use warpheap_machine::machine::{self, Machine};
 
     warpheap_device::kernel! {
         /// Checks its coordinates, pauses, and ends in one of three ways.

@@ -1,7 +1,28 @@
-//! Arguments that a launch passes to a kernel, and their layout as kernel parameters.
+//! Kernels as the host sees them, the arguments that a launch passes to them, and the layout of
+//! arguments as kernel parameters.
 
 use core::any::type_name;
 use core::fmt;
+
+/// The host side of a kernel. `warpheap_device::kernel!` generates the implementations.
+///
+/// # Safety
+/// A PTX entry point of this name is compiled from the same declaration. Its parameters are those
+/// of `Args` in the layout of [`KernelArgs::Abi`], and its safety requirements are those of
+/// `run_thread`.
+pub unsafe trait Kernel: Copy + Send + Sync + 'static {
+    /// The arguments of a launch.
+    type Args: KernelArgs;
+    /// The entry point's name in the PTX.
+    const NAME: &'static str;
+
+    /// Runs the body as one thread of the grid, on the host.
+    ///
+    /// # Safety
+    /// The safety requirements of the kernel hold. The caller is a lane of a kernel that was
+    /// launched with `args`.
+    unsafe fn run_thread(args: Self::Args);
+}
 
 /// A value that the host passes to a kernel.
 ///
@@ -45,6 +66,8 @@ pub unsafe trait KernelParam: Copy + 'static {
 pub type Abi<P> = <<P as KernelParam>::Arg as KernelArg>::Abi;
 
 /// [`KernelParam`] for types that are their own argument.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! itself {
     ($([$($bound:tt)*] $ty:ty),+) => {$(
         // SAFETY: the host held the same value.
@@ -57,7 +80,6 @@ macro_rules! itself {
         }
     )+};
 }
-pub(super) use itself;
 
 macro_rules! plain {
     ($($ty:ty),+) => {$(
@@ -186,12 +208,6 @@ unsafe impl<H: DeviceHandle> KernelParam for H {
 
 /// The host-side form of a handle, to be passed to launches. None of the handle's methods can be
 /// called on it; a kernel receives the handle itself.
-///
-/// ```compile_fail
-/// # fn f(heap: warpheap_device::kernel::Arg<warpheap_device::heap::Heap>) {
-/// heap.alloc(core::alloc::Layout::new::<u64>());
-/// # }
-/// ```
 #[must_use = "it does nothing by itself; pass it to a launch"]
 #[repr(transparent)]
 pub struct Arg<H>(H);

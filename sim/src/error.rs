@@ -3,8 +3,8 @@
 use super::grid::Grid;
 use std::fmt;
 use std::panic::Location;
-use warpheap_device::machine::Collective;
-use warpheap_device::units::LaneMask;
+use warpheap_machine::machine::Collective;
+use warpheap_machine::units::LaneMask;
 
 /// A thread of the grid, in errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,8 @@ pub struct Panic {
 
 impl Panic {
     /// Adds the panics of `later` to the number of others.
-    pub(crate) fn absorb(&mut self, later: &Panic) {
+    #[doc(hidden)]
+    pub fn absorb(&mut self, later: &Panic) {
         self.others += 1 + later.others;
     }
 }

@@ -8,14 +8,14 @@ use super::launch::{Launch, Settings, Start};
 use super::panic::{OnPanic, install_hook};
 use super::stack::StackPool;
 use super::{parallel, replay};
-use crate::lock::lock;
+use crate::lock;
 use crate::threads::counted;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::Instant;
-use warpheap_device::kernel::Kernel;
-use warpheap_device::units::WARP_SIZE;
+use warpheap_machine::kernel::Kernel;
+use warpheap_machine::units::WARP_SIZE;
 
 /// Default number of SMs in a replay, and the minimum default in a parallel run.
 const MIN_SM_COUNT: u32 = 4;
@@ -100,7 +100,7 @@ impl Executor {
     }
 
     /// Sets what a panic of a thread ends. Default: the thread. For launches of a module,
-    /// [`Module::set_on_panic`](crate::Module::set_on_panic) takes precedence.
+    /// `warpheap::Module::set_on_panic` takes precedence.
     #[must_use]
     pub fn with_on_panic(mut self, on_panic: OnPanic) -> Self {
         self.on_panic = on_panic;
@@ -113,8 +113,9 @@ impl Executor {
     }
 
     /// The settings of runs, unless the module of a launch says otherwise.
-    pub(crate) fn settings(&self) -> Settings {
-        Settings { on_panic: self.on_panic, global_heap: None }
+    #[doc(hidden)]
+    pub fn settings(&self) -> Settings {
+        Settings { on_panic: self.on_panic, around: None }
     }
 
     /// Number of SMs that kernels see.
@@ -123,7 +124,8 @@ impl Executor {
     }
 
     /// Maximum number of resident warps of one run: started and not ended.
-    pub(crate) fn resident_warps(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn resident_warps(&self) -> u64 {
         let warps = match self.mode {
             Mode::Parallel { workers } => workers.max(1).saturating_mul(parallel::RESIDENT_WARPS),
             Mode::Replay { .. } => replay::RESIDENT_WARPS.max(MAX_BLOCK_WARPS),
@@ -141,8 +143,7 @@ impl Executor {
     /// [`SimtError::Panic`] when the grid has ended, if threads have panicked.
     ///
     /// # Safety
-    /// P1 and P3 to P6 of [`Stream::launch`](crate::Stream::launch). Nothing here checks the
-    /// memory.
+    /// P1 and P3 to P6 of `warpheap::Stream::launch`. Nothing here checks the memory.
     pub unsafe fn run<K: Kernel>(&self, grid: Grid, args: K::Args) -> Result<Stats, SimtError> {
         // SAFETY: the caller's promises P1 and P3 to P6.
         unsafe { self.run_with::<K>(grid, args, self.settings()) }
@@ -152,7 +153,8 @@ impl Executor {
     ///
     /// # Safety
     /// The promises of [`run`](Self::run).
-    pub(crate) unsafe fn run_with<K: Kernel>(
+    #[doc(hidden)]
+    pub unsafe fn run_with<K: Kernel>(
         &self,
         grid: Grid,
         args: K::Args,

@@ -25,8 +25,8 @@ use std::ops::Range;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Instant;
-use warpheap_device::machine::{self, Collective, Coords, Deposits, Machine, SharedPieces};
-use warpheap_device::units::LaneMask;
+use warpheap_machine::machine::{self, Collective, Coords, Deposits, Machine, SharedPieces};
+use warpheap_machine::units::LaneMask;
 
 /// A call to a collective.
 #[derive(Clone, Copy)]

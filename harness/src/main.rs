@@ -5,6 +5,7 @@
 
 mod cli;
 mod report;
+mod view;
 
 fn main() -> std::process::ExitCode {
     cli::main()

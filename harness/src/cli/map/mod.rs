@@ -11,8 +11,9 @@ use super::console::Console;
 use super::results::{watchdog, write_target};
 use super::status::{Failure, Status};
 use crate::report::file;
-use crate::report::heap_map::{Style, svg, terminal};
-use crate::report::trace::{check_times, perfetto_of_maps};
+use crate::report::heap_map::{Style, terminal};
+use crate::view::map::svg;
+use crate::view::trace::{check_times, perfetto_of_maps};
 use std::time::Duration;
 use warpheap::device_pools::HeapMap;
 

@@ -1,25 +1,21 @@
-//! Pictures of heaps: a map of the slabs, and several maps over time; for terminals and as SVG.
+//! Maps of heaps: the slabs as cells, and several maps over time.
 //!
-//! `key` assigns a letter to each size class, `cells` groups slabs into cells. `terminal` and `svg`
-//! draw them, and the parts of heaps as bars over time.
+//! `key` assigns a letter to each size class, `cells` groups slabs into cells. `terminal` and
+//! `view::map` draw them, and the parts of heaps as bars over time.
 
-mod cells;
-mod key;
-mod svg;
+pub mod cells;
+pub mod key;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub use svg::STYLE;
-pub use svg::svg;
 pub use terminal::{Style, terminal};
 
 use super::human::{BinaryBytes, Count, percent};
 use warpheap::device_pools::{HeapMap, MapTotals, SlabContent};
 
 /// The figures of a map as lines: name and text.
-fn figures(map: &HeapMap, totals: &MapTotals) -> Vec<(&'static str, String)> {
+pub fn figures(map: &HeapMap, totals: &MapTotals) -> Vec<(&'static str, String)> {
     let mapped = match map.heap_bytes - map.mapped_bytes {
         0 => "all of it mapped".to_owned(),
         _ => format!("{} mapped", BinaryBytes(map.mapped_bytes)),
@@ -62,7 +58,7 @@ fn figures(map: &HeapMap, totals: &MapTotals) -> Vec<(&'static str, String)> {
 }
 
 /// The date of a map, as `2026-11-25 12:00:00 UTC`; empty if it has none.
-fn date(map: &HeapMap) -> String {
+pub fn date(map: &HeapMap) -> String {
     let seconds = i64::try_from(map.unix_seconds).ok().filter(|seconds| *seconds > 0);
     let time = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()).unwrap_or_default()

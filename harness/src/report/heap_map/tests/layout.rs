@@ -1,7 +1,7 @@
 //! Nothing in an SVG overlaps or is cut.
 
-use super::super::svg;
 use super::{each_kind, map, of_kind, run};
+use crate::view::map::svg;
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 use warpheap::device_pools::HeapMap;

@@ -1,7 +1,8 @@
 //! Texts and SVGs.
 
-use super::super::{Style, svg, terminal};
+use super::super::{Style, terminal};
 use super::{each_kind, large, map, of_kind, run};
+use crate::view::map::svg;
 use roxmltree::{Document, Node};
 use std::slice::from_ref;
 use warpheap::device_pools::HeapMap;

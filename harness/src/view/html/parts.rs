@@ -1,10 +1,10 @@
 //! Elements of all sections: cards with charts, legends, and tables of JSON values.
 
-use crate::report::chart::picture::{Card, Legend};
-use crate::report::chart::rows::{Chart, Row, TICKS};
-use crate::report::chart::scale::Axis;
-use crate::report::chart::{Error, marks};
 use crate::report::human::{Count, Unit, short};
+use crate::view::chart::picture::{Card, Legend};
+use crate::view::chart::rows::{Chart, Row, TICKS};
+use crate::view::chart::scale::Axis;
+use crate::view::chart::{Error, marks};
 use maud::{Markup, Render, html};
 use serde::Serialize;
 use serde_json::{Number, Value};

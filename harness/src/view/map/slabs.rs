@@ -1,11 +1,11 @@
 //! The map of the slabs: figures, cells in rows, legend.
 
-use super::super::cells::{Cell, Content, Grid, analysed};
-use super::super::key::{Group, Key};
-use super::super::{date, figures};
 use super::canvas::{Anchor, Canvas};
 use super::style::COLOURS;
 use super::{MARGIN, RIGHT};
+use crate::report::heap_map::cells::{Cell, Content, Grid, analysed};
+use crate::report::heap_map::key::{Group, Key};
+use crate::report::heap_map::{date, figures};
 use crate::report::human::{BinaryBytes, Count, percent, short, shortened};
 use std::collections::BTreeMap;
 use std::fmt::Write;

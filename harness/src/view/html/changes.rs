@@ -1,10 +1,10 @@
 //! What changed since older results.
 
 use super::parts::rows_cards;
-use crate::report::chart::Error;
-use crate::report::chart::rows::{Dot, Row};
 use crate::report::compare::{Change, Comparison, FEWEST_ROUNDS, Verdict};
 use crate::report::human::Unit;
+use crate::view::chart::Error;
+use crate::view::chart::rows::{Dot, Row};
 use maud::{Markup, html};
 
 /// The most rows of the chart. The table has all measurements.

@@ -1,11 +1,11 @@
 //! Stress runs: their ends, their rates and their findings.
 
 use super::parts::{rows_cards, table};
-use crate::report::chart::Error;
-use crate::report::chart::picture::Card;
-use crate::report::chart::rows::{Dot, Row};
 use crate::report::human::{Count, Unit};
 use crate::report::results::{StressResults, StressRun};
+use crate::view::chart::Error;
+use crate::view::chart::picture::Card;
+use crate::view::chart::rows::{Dot, Row};
 use maud::{Markup, html};
 
 const COLUMNS: [(&str, &str); 14] = [

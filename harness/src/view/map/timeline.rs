@@ -1,8 +1,8 @@
 //! Several maps over time: a stacked bar for each, and the largest free range as a line.
 
-use super::super::{Share, ends, scaled, shares};
 use super::canvas::{Anchor, Canvas};
 use super::{MARGIN, RIGHT};
+use crate::report::heap_map::{Share, ends, scaled, shares};
 use crate::report::human::{BinaryBytes, Count, shortened};
 use warpheap::device_pools::{HeapMap, MapTotals};
 

@@ -1,8 +1,8 @@
 //! The style sheet of the page. Charts have the colours of a light page as attributes; rules for
 //! these attributes make them follow the page.
 
-use crate::report::chart::WIDTH;
-use crate::report::chart::marks::colours;
+use crate::view::chart::WIDTH;
+use crate::view::chart::marks::colours;
 
 const RULES: &str = "
 *{box-sizing:border-box}

@@ -2,10 +2,10 @@
 
 use super::origin::{remarks, wrong};
 use super::parts::{rows_cards, table};
-use crate::report::chart::Error;
-use crate::report::chart::picture::Card;
-use crate::report::chart::rows::{Dot, Row};
 use crate::report::human::Unit;
+use crate::view::chart::Error;
+use crate::view::chart::picture::Card;
+use crate::view::chart::rows::{Dot, Row};
 use maud::{Markup, html};
 use warpheap_harness::pool_tools::bench::{Comparison, PairFigure, PoolBenchReport, RandomFigure};
 

@@ -12,8 +12,8 @@ pub mod scale;
 #[cfg(test)]
 mod tests;
 
-use super::human::shortened;
 use super::palette::LIGHT;
+use crate::report::human::shortened;
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
 use plotters::prelude::*;

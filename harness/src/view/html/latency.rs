@@ -1,11 +1,11 @@
 //! Latencies of single calls: a histogram for each operation and situation, and percentiles.
 
 use super::parts::{Styles, legend, table};
-use crate::report::chart::Error;
-use crate::report::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
-use crate::report::chart::picture::Card;
-use crate::report::chart::scale::Axis;
 use crate::report::human::{Count, Unit};
+use crate::view::chart::Error;
+use crate::view::chart::lines::{Chart, Line, Point, X_TICKS, Y_TICKS};
+use crate::view::chart::picture::Card;
+use crate::view::chart::scale::Axis;
 use maud::{Markup, html};
 use warpheap_harness::bench::suite::{Bin, Latency, SuiteReport};
 

@@ -2,7 +2,7 @@
 
 use super::scale::{Axis, is_shown};
 use super::{Area, Drawing, Error, Ink, WIDTH, colour, line, marks, px, svg, text};
-use crate::report::palette::LIGHT;
+use crate::view::palette::LIGHT;
 use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

@@ -4,9 +4,9 @@ use super::picture::Card;
 use super::rows::{self, Dot, Row};
 use super::scale::Axis;
 use super::{SCALE, WIDTH};
-use crate::report::heap_map;
 use crate::report::human::Unit;
-use crate::report::palette::{DEEP, PALE};
+use crate::view::map;
+use crate::view::palette::{DEEP, PALE};
 use std::collections::BTreeSet;
 
 fn powers(values: &[f64]) -> Option<Axis> {
@@ -59,7 +59,7 @@ fn styles_differ_without_colours() {
 
 #[test]
 fn charts_and_maps_share_their_palette() {
-    let style = heap_map::STYLE;
+    let style = map::STYLE;
     for (index, (pale, deep)) in PALE.iter().zip(DEEP).enumerate() {
         for hex in [pale, deep] {
             assert!(style.contains(&format!(".heap-map .c{index}{{fill:{hex}}}")), "{index}: {hex}");

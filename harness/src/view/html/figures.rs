@@ -1,10 +1,10 @@
 //! Figures with targets: values beside targets, and times beside those that they are compared with.
 
 use super::parts::{Styles, legend, rows_cards, table};
-use crate::report::chart::Error;
-use crate::report::chart::picture::Card;
-use crate::report::chart::rows::{Dot, Row};
 use crate::report::human::{Unit, short};
+use crate::view::chart::Error;
+use crate::view::chart::picture::Card;
+use crate::view::chart::rows::{Dot, Row};
 use maud::{Markup, html};
 use warpheap_harness::bench::suite::{Collection, SuiteReport};
 use warpheap_harness::bench::{Bar, BenchReport, Figure, Timing};

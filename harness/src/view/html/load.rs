@@ -1,10 +1,10 @@
 //! A heap over its load, and drifts: times beside the shares of failed allocations.
 
 use super::parts::{legend, rows_cards, table};
-use crate::report::chart::Error;
-use crate::report::chart::picture::Card;
-use crate::report::chart::rows::{Dot, Row};
 use crate::report::human::{Unit, short};
+use crate::view::chart::Error;
+use crate::view::chart::picture::Card;
+use crate::view::chart::rows::{Dot, Row};
 use maud::{Markup, html};
 use warpheap_harness::bench::suite::{Drift, HeapLoad, SuiteReport};
 
@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn the_page_has_sections_only_for_what_was_measured() {
-        let page = crate::report::html::page(&[saved()], None).unwrap();
+        let page = crate::view::html::page(&[saved()], None).unwrap();
         for text in ["A heap over its load", "Drift from size to size", "<data value=\"0.25\">"] {
             assert!(page.contains(text), "no {text}");
         }
         let without = saved().text.replace("\"load\":", "\"l\":").replace("\"drift\":", "\"d\":");
-        let page = crate::report::html::page(&[Results::parse(without).unwrap()], None).unwrap();
+        let page = crate::view::html::page(&[Results::parse(without).unwrap()], None).unwrap();
         assert!(!page.contains("over its load</h2>") && !page.contains("Drift from"));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::marks::colours;
 use super::{Drawing, WIDTH};
-use crate::report::palette::LIGHT;
+use crate::view::palette::LIGHT;
 use maud::{Markup, PreEscaped, html};
 
 /// A line with a marker, and the name of its series.

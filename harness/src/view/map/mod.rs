@@ -6,7 +6,7 @@ mod slabs;
 mod style;
 mod timeline;
 
-use super::key::Key;
+use crate::report::heap_map::key::Key;
 use crate::report::human::shortened;
 use canvas::Canvas;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! sheet makes colours follow the page.
 
 use super::{Area, Drawing, Error, SCALE, colour, line, px, svg};
-use crate::report::palette::{DARK, DEEP, LIGHT, PALE, Page};
+use crate::view::palette::{DARK, DEEP, LIGHT, PALE, Page};
 use plotters::prelude::*;
 use std::f64::consts::PI;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::scale::{Axis, is_shown};
 use super::{Area, Drawing, Error, Ink, WIDTH, line, marks, px, svg, text};
 use crate::report::human::shortened;
-use crate::report::palette::LIGHT;
+use crate::view::palette::LIGHT;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

@@ -19,9 +19,9 @@ mod tests;
 
 use super::chart::Error;
 use super::chart::picture::Card;
-use super::compare::Comparison;
-use super::human::printable;
-use super::results::{Data, Results};
+use crate::report::compare::Comparison;
+use crate::report::human::printable;
+use crate::report::results::{Data, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use warpheap_harness::bench::suite::SuiteReport;
 

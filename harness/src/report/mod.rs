@@ -5,6 +5,5 @@ pub mod compare;
 pub mod file;
 pub mod heap_map;
 pub mod human;
-pub mod provenance;
 pub mod results;
 pub mod table;

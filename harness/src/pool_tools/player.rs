@@ -29,14 +29,14 @@ use warpheap_device::kernel::DevicePtr;
 
 /// The host threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 pub enum Hosts {
     /// One thread makes all calls.
     ///
     /// It is the calling thread.
     One,
     /// As many threads as in the log, each makes its own calls.
-    #[cfg_attr(feature = "cli", value(name = "logged"))]
+    #[cfg_attr(feature = "program", value(name = "logged"))]
     AsLogged,
 }
 

@@ -58,7 +58,7 @@ if [ -z "$quick" ]; then
 fi
 
 step the libraries without default features, and with each feature alone
-for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays,panic-message} warpheap: warpheap-sim: warpheap:{debug,delays,csv,nvtx} warpheap-harness:{,debug,delays,nvtx} warpheap-c:; do
+for build in warpheap-device: warpheap-device:{rustacuda,cust,bytemuck,debug,delays,panic-message} warpheap: warpheap-sim: warpheap:{debug,delays,csv,nvtx} warpheap-harness:{,debug,delays,nvtx,program} warpheap-c:; do
     DOCS_RS=1 cargo check --package "${build%:*}" --no-default-features --features "${build#*:}" --locked
 done
 

@@ -143,7 +143,7 @@ pub struct BenchReport {
 
 /// Extent of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
     /// Every fourth power of two. On a GPU, no measurement begins after 45 s. Also on the CPU, with

@@ -23,6 +23,7 @@ mod stress;
 use args::{Cli, Command};
 use clap::Parser;
 use console::Console;
+use parse::Target;
 use results::check_files;
 use status::{Failure, Status};
 use std::process::ExitCode;
@@ -53,6 +54,7 @@ fn run(cli: Cli) -> Status {
 }
 
 fn execute(command: Command, console: &Console) -> Result<Status, Failure> {
+    check_drawings(&command.outputs())?;
     check_files(&command.inputs(), &command.outputs())?;
     match command {
         Command::Stress(args) => stress::run(args, console),
@@ -61,6 +63,18 @@ fn execute(command: Command, console: &Console) -> Result<Status, Failure> {
         Command::Map(args) => map::run(args, console),
         Command::Pool(args) => pool::run(args, console),
         Command::Report(args) => report::run(args, console),
+    }
+}
+
+/// Fails if one of the outputs, each given with its option, is drawn, but the program draws
+/// nothing.
+fn check_drawings(outputs: &[(&str, &Target)]) -> Result<(), Failure> {
+    const DRAWN: [&str; 4] = ["--html", "--svg", "--perfetto", "--out"];
+    match outputs.iter().find(|(option, _)| !cfg!(feature = "view") && DRAWN.contains(option)) {
+        Some((option, _)) => Err(Failure::usage(format_args!(
+            "{option} needs a program with the feature `view`; build it with the feature `cli`"
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -7,11 +7,10 @@ use super::input::{name, read};
 use super::parse::Target;
 use super::results::write_target;
 use super::status::{Failure, Status};
-use crate::report::chart::picture::Card;
 use crate::report::compare::{Change, Comparison, Difference, FEWEST_ROUNDS, Old};
-use crate::report::html;
 use crate::report::results::{Data, ResultFile, Results};
 use crate::report::table::Summary;
+use crate::view::{Card, charts, page};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::Path;
@@ -29,9 +28,9 @@ pub fn run(args: ReportArgs, console: &Console) -> Result<Status, Failure> {
 
 /// The chart with this name: the first one of the files.
 fn chart(results: &[Results], name: &str) -> Result<Card, Failure> {
-    let charts = results.iter().map(html::charts).collect::<Result<Vec<_>, _>>().map_err(failed)?.concat();
-    if let Some((_, card)) = charts.iter().find(|(one, _)| one == name) {
-        return Ok(card.clone());
+    let mut charts: Vec<_> = results.iter().flat_map(charts).collect();
+    if let Some(place) = charts.iter().position(|(one, _)| one == name) {
+        return Ok(charts.swap_remove(place).1);
     }
     let names: Vec<_> = charts.into_iter().map(|(one, _)| format!("  {one}")).collect();
     Err(Failure::usage(format_args!("there is no chart `{name}`; the charts are\n{}", names.join("\n"))))
@@ -42,15 +41,15 @@ fn chart(results: &[Results], name: &str) -> Result<Card, Failure> {
 pub fn report_run<T: Serialize + Into<Data>>(
     results: ResultFile<T>,
     status: Status,
-    page: Option<&Target>,
+    html: Option<&Target>,
     old: Option<&Old>,
     console: &Console,
 ) -> Result<Status, Failure> {
-    if page.is_none() && old.is_none() {
+    if html.is_none() && old.is_none() {
         return Ok(status);
     }
     let results = Results::of(results).map_err(failed);
-    match results.and_then(|results| finish(&[results], page, old, console)) {
+    match results.and_then(|results| finish(&[results], html, old, console)) {
         Ok(compared) => Ok(status.worse(compared)),
         Err(failure) => Err(Failure { status: status.worse(failure.status), ..failure }),
     }
@@ -71,14 +70,14 @@ fn read_old(args: &CompareArgs) -> Result<Option<Old>, Failure> {
 
 fn finish(
     results: &[Results],
-    page: Option<&Target>,
+    html: Option<&Target>,
     old: Option<&Old>,
     console: &Console,
 ) -> Result<Status, Failure> {
     let comparison = old.map(|old| old.compare(results)).transpose().map_err(Failure::usage);
     // A run that cannot be compared still has its page.
-    if let Some(target) = page {
-        let text = html::page(results, comparison.as_ref().ok().and_then(Option::as_ref)).map_err(failed)?;
+    if let Some(target) = html {
+        let text = page(results, comparison.as_ref().ok().and_then(Option::as_ref));
         write_target(target, "page", console, |to| to.write_all(text.as_bytes()))?;
     }
     Ok(match comparison? {

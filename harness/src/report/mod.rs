@@ -1,14 +1,9 @@
-//! Reports of a run: results with their provenance as JSON, pages with charts, and numbers and
-//! tables for people.
+//! Results of a run with their provenance as JSON, what changed since older ones, and numbers, maps
+//! and tables for people.
 
-pub mod chart;
 pub mod compare;
 pub mod file;
 pub mod heap_map;
-pub mod html;
 pub mod human;
-pub mod palette;
-pub mod provenance;
 pub mod results;
 pub mod table;
-pub mod trace;

@@ -6,14 +6,14 @@ use warpheap_device::check::mix::Mix;
 
 /// The allocator under stress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AllocatorKind {
     /// The arena: any size, freed all at once.
     Bump,
     /// The lock-free pool of blocks of one size.
-    #[cfg_attr(feature = "cli", value(name = "freelist"))]
+    #[cfg_attr(feature = "program", value(name = "freelist"))]
     FreeList,
     /// The heap: any size, freed by any thread.
     Heap,
@@ -21,7 +21,7 @@ pub enum AllocatorKind {
 
 /// A fault to inject, to test that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Plant {
@@ -63,7 +63,7 @@ impl Plant {
 
 /// What threads do in most rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Workload {
@@ -88,7 +88,7 @@ pub enum Workload {
 
 /// Distribution of the sizes in the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SizeMix {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     /// The names on the command line are those in a results file.
-    #[cfg(feature = "cli")]
+    #[cfg(feature = "program")]
     #[test]
     fn all_values_are_choices_of_the_command_line() {
         fn check<T: clap::ValueEnum + fmt::Display>(all: &[T]) {

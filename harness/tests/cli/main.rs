@@ -8,7 +8,6 @@ mod maps;
 mod outputs;
 mod pools;
 mod reports;
-mod results;
 mod runs;
 mod support;
 mod words;

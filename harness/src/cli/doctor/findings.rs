@@ -2,7 +2,7 @@
 
 use super::super::backend::describe;
 use super::selftest::{self, SelfTest};
-use crate::report::provenance::{DeviceRecord, dotted};
+use crate::report::results::{DeviceRecord, dotted};
 use serde::Serialize;
 use warpheap::{Device, Error, KernelAttributes, Module, kernel_names};
 use warpheap_harness::build_info;

@@ -7,8 +7,8 @@ use super::bounds::{is_quiet, is_short, writes_only_to};
 use super::case::Case;
 use super::lines::cases;
 use super::{LIMIT, fuzz, variable};
-use crate::report::html;
 use crate::report::results::Results;
+use crate::view::charts;
 use clap::Parser;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ fn check_text(text: &str) -> Result<(), String> {
 fn check_charts(case: &Case) -> Result<(), String> {
     let texts = case.files.iter().filter_map(|bytes| String::from_utf8(bytes.clone()).ok());
     for results in texts.filter_map(|text| Results::parse(text).ok()) {
-        for (_, card) in html::charts(&results).map_err(|error| error.to_string())? {
+        for (_, card) in charts(&results) {
             check_picture(&card.picture())?;
         }
     }

@@ -6,7 +6,7 @@ use super::super::input::{self, ReadSeek};
 use super::super::results::write_target;
 use super::super::status::{Failure, Status};
 use crate::report::human::Count;
-use crate::report::trace::{perfetto, pytorch};
+use crate::view::{perfetto, pytorch};
 use std::path::Path;
 use std::time::Duration;
 use warpheap_harness::pool_tools::timeline::{EventsSummary, Filter, Log};

@@ -4,18 +4,15 @@
 //! differs by more than a threshold. It is also worse if more of its operations failed. Floors and
 //! the driver's own allocators are listed, but their changes are no verdict on this library.
 
-mod change;
-mod measurements;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, FEWEST_ROUNDS, Verdict};
-pub use measurements::Measurement;
-
-use super::provenance::Origin;
-use super::results::{Data, Results};
-use measurements::{measurements, wrong};
+use super::human::{Count, Unit};
+use super::results::{Data, Origin, Results};
 use std::collections::{BTreeMap, BTreeSet};
+use warpheap_harness::bench::suite::{HeapLoad, Series, SuiteReport};
+use warpheap_harness::bench::{Bar, Figure};
+use warpheap_harness::pool_tools::bench::{PairFigure, PoolBenchReport};
 
 /// Why results cannot be compared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -187,8 +184,8 @@ fn differences(old: &Results, new: &[&Results]) -> Vec<Difference> {
 /// name of its measurement.
 fn newly_wrong(old: &Results, new: &[&Results]) -> Vec<String> {
     let name = |entry: &str| entry.split(": ").next().unwrap_or_default().to_owned();
-    let before: BTreeSet<String> = wrong(old).iter().map(|entry| name(entry)).collect();
-    let entries = new.iter().flat_map(|one| wrong(one));
+    let before: BTreeSet<String> = old.wrong().iter().map(|entry| name(entry)).collect();
+    let entries = new.iter().flat_map(|one| one.wrong());
     entries.filter(|entry| !before.contains(&name(entry))).cloned().collect()
 }
 
@@ -249,4 +246,210 @@ impl Comparison {
             some(self.wrong.len(), "now wrong"),
         )
     }
+}
+
+/// The fewest rounds with a verdict: with fewer, ranges often do not overlap by chance.
+pub const FEWEST_ROUNDS: u32 = 5;
+
+/// The verdict on a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Worse, beyond noise and threshold, or more operations failed.
+    Worse,
+    /// Better, beyond noise and threshold.
+    Better,
+    /// Within noise or threshold.
+    Same,
+    /// Measured in fewer than [`FEWEST_ROUNDS`], before or after.
+    TooFewRounds,
+}
+
+/// A measurement before and after.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The older one.
+    pub old: Measurement,
+    /// The newer one.
+    pub new: Measurement,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+impl Change {
+    fn of(old: Measurement, new: Measurement, threshold: f64) -> Change {
+        let has_few = |one: &Measurement| one.rounds.is_some_and(|rounds| rounds < FEWEST_ROUNDS);
+        let is_noise = new.range.0 <= old.range.1 && old.range.0 <= new.range.1;
+        let (small, large) = (old.value.min(new.value), old.value.max(new.value));
+        let is_small = large <= small * (1.0 + threshold);
+        let verdict = match (new.value > old.value) == new.is_lower_better {
+            _ if new.failed > old.failed => Verdict::Worse,
+            _ if has_few(&old) || has_few(&new) => Verdict::TooFewRounds,
+            _ if is_noise || is_small => Verdict::Same,
+            true => Verdict::Worse,
+            false => Verdict::Better,
+        };
+        Change { old, new, verdict }
+    }
+
+    /// Whether it has a verdict other than the same.
+    pub fn is_change(&self) -> bool {
+        matches!(self.verdict, Verdict::Worse | Verdict::Better)
+    }
+
+    /// Whether it is worse, and measures this library.
+    pub fn is_worse(&self) -> bool {
+        self.verdict == Verdict::Worse && !self.new.is_reference
+    }
+
+    /// Whether more operations failed than before.
+    pub fn has_more_failures(&self) -> bool {
+        self.new.failed > self.old.failed
+    }
+
+    /// The newer value over the older one; `None` for a change from zero.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.old.value > 0.0).then(|| self.new.value / self.old.value)
+    }
+
+    /// The change of the value: `+12.3 %`, from the double on `+250 %`, from ten times on `12.5 ×`.
+    pub fn percent(&self) -> String {
+        match self.ratio() {
+            None => "from 0".into(),
+            Some(ratio) if ratio >= 10.0 => Unit::Ratio.text(ratio),
+            Some(ratio) if ratio >= 2.0 => format!("{:+.0} %", 100.0 * (ratio - 1.0)),
+            Some(ratio) => format!("{:+.1} %", 100.0 * (ratio - 1.0)),
+        }
+    }
+
+    /// The verdict in words.
+    pub fn word(&self) -> &'static str {
+        match (self.verdict, self.has_more_failures()) {
+            (Verdict::Worse, true) if self.new.is_reference => "more failed",
+            (Verdict::Worse, false) if self.new.is_reference => "slower",
+            (Verdict::Worse, true) => "MORE FAILED",
+            (Verdict::Worse, false) => "WORSE",
+            (Verdict::Better, _) => "better",
+            (Verdict::Same, _) => "same",
+            (Verdict::TooFewRounds, _) => "too few rounds",
+        }
+    }
+
+    /// Values before and after: `7.2 µs`, `7.2 µs, 12 failed`.
+    pub fn texts(&self) -> [String; 2] {
+        [&self.old, &self.new].map(|one| {
+            let value = Unit::named(one.unit).text(one.value);
+            if one.failed == 0 { value } else { format!("{value}, {} failed", Count(one.failed)) }
+        })
+    }
+}
+
+/// A measured value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// What was measured. It is the same in all results of this measurement.
+    pub name: String,
+    /// The unit, as in a file of results.
+    pub unit: &'static str,
+    /// The median.
+    pub value: f64,
+    /// The fastest and the slowest round; equal without rounds.
+    pub range: (f64, f64),
+    /// Number of rounds; `None` for a value that is not the median of rounds.
+    pub rounds: Option<u32>,
+    /// Operations that failed.
+    pub failed: u64,
+    /// Whether a smaller value is better.
+    pub is_lower_better: bool,
+    /// Whether it measures a floor, or an allocator of the driver.
+    pub is_reference: bool,
+}
+
+/// All measurements. Stress runs have none: their rates have no rounds to compare.
+fn measurements(saved: &Results) -> Vec<Measurement> {
+    match &saved.data {
+        Data::Bench(bench) => of_bench(bench),
+        Data::Pools(pools) => of_pools(pools),
+        Data::Stress(_) => Vec::new(),
+    }
+}
+
+fn timed(name: String, unit: &'static str, value: f64, range: (f64, f64), rounds: u32) -> Measurement {
+    let (rounds, failed) = (Some(rounds), 0);
+    Measurement { name, unit, value, range, rounds, failed, is_lower_better: true, is_reference: false }
+}
+
+/// The times of figures and series, and values that are not made from times.
+fn of_bench(suite: &SuiteReport) -> Vec<Measurement> {
+    let rounds = suite.bench.rounds;
+    let figures = suite.bench.figures.iter().flat_map(|figure| of_figure(figure, rounds));
+    let series = suite.series.iter().flat_map(|series| of_series(series, rounds));
+    figures.chain(series).chain(suite.load.iter().flat_map(of_load)).collect()
+}
+
+fn of_figure(figure: &Figure, rounds: u32) -> impl Iterator<Item = Measurement> {
+    let time = figure
+        .time
+        .map(|time| timed(time_name(figure), "us", time.median_us, (time.min_us, time.max_us), rounds));
+    let unit = match &*figure.unit {
+        "%" => Some("%"),
+        "ppm" => Some("ppm"),
+        _ => None,
+    };
+    let value = unit.zip(figure.value).map(|(unit, value)| {
+        let name = format!("{} ({unit})", figure.name);
+        let is_lower_better = figure.holds == Bar::AtMost;
+        Measurement { is_lower_better, rounds: None, ..timed(name, unit, value, (value, value), rounds) }
+    });
+    time.into_iter().chain(value)
+}
+
+/// A speedup is measured with as many threads as its base permits, so its name has their number.
+fn time_name(figure: &Figure) -> String {
+    let is_speedup = figure.unit == "x" && figure.holds == Bar::AtLeast;
+    match figure.threads {
+        threads if is_speedup && threads > 0 => format!("{}, {} threads", figure.name, Count(threads.into())),
+        _ => figure.name.clone(),
+    }
+}
+
+fn of_series(series: &Series, rounds: u32) -> impl Iterator<Item = Measurement> {
+    let unit = if series.unit == "ns" { "ns" } else { "us" };
+    let is_reference = series.contender == "floor" || series.contender.starts_with("CUDA");
+    let fixed = series.fixed.iter().map(|(name, count)| format!("{} {name}, ", Count(*count)));
+    let fixed = fixed.collect::<String>();
+    // Times of different numbers of turns are different measurements.
+    let turns = if series.turns > 1 { format!(" × {}", series.turns) } else { String::new() };
+    series.points.iter().map(move |point| {
+        let name = format!(
+            "{} {}{turns}, {fixed}{} {}",
+            series.contender,
+            series.operation,
+            Count(point.x),
+            series.over
+        );
+        let rounds = point.rounds.unwrap_or(rounds);
+        let time = timed(name, unit, point.median, (point.min, point.max), rounds);
+        Measurement { is_reference, failed: point.failed, ..time }
+    })
+}
+
+/// The median turn at a load, and the share of its allocations that failed: more than before are
+/// worse only beyond the threshold, because the sizes of the live blocks are random.
+fn of_load(load: &HeapLoad) -> [Measurement; 2] {
+    let HeapLoad { heap_bytes, min_bytes, max_bytes, percent, turn, .. } = load;
+    let heap = Unit::Bytes.text(*heap_bytes as f64);
+    let name = format!("heap turn, {min_bytes}-{max_bytes} B, {heap}, load {percent} %");
+    let time = timed(name.clone(), "ns", turn.median_ns, (turn.min_ns, turn.worst_ns), turn.turns);
+    let (name, value) = (format!("{name}, failed (%)"), turn.failed_percent);
+    [time, Measurement { rounds: None, ..timed(name, "%", value, (value, value), turn.turns) }]
+}
+
+fn of_pools(pools: &PoolBenchReport) -> Vec<Measurement> {
+    let pair = |pair: &PairFigure| {
+        let name = format!("{}, {}, {} host threads", pair.name, pair.pool, pair.threads);
+        let is_reference = pair.pool.starts_with("driver");
+        let time = timed(name, "ns", pair.ns.median, (pair.ns.min, pair.ns.max), pools.rounds);
+        Measurement { is_reference, ..time }
+    };
+    pools.pairs.iter().map(pair).collect()
 }

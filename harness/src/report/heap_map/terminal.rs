@@ -1,8 +1,8 @@
 //! Maps as text. Colours are in addition to the characters, which suffice alone.
 
-use super::cells::{Cell, Content, analysed};
-use super::key::{Group, Key};
-use super::{date, ends, figures, scaled, shares};
+use super::{
+    Cell, Content, Group, Key, analysed, date, ends, figures, meanings, scaled, shares, used_shares,
+};
 use crate::report::human::{BinaryBytes, Count, percent, shortened};
 use crate::report::table::Summary;
 use std::fmt::Write;
@@ -119,24 +119,11 @@ fn legend(cells: &[Cell], key: &Key, groups: &[Group], style: Style) -> String {
         }
         text += "\n";
     }
-    for (glyph, content, level, meaning) in [
-        ("a", Content::Run(0), 1, "run of class a; live: up to half of its blocks, A: more"),
-        ("+", Content::Run(0), 0, "run without a live block (idle): its slabs are free for any class"),
-        ("#", Content::Large, 4, "large allocation, and = its other slabs"),
-        ("-", Content::Free, 0, "free slab, used before"),
-        (".", Content::Fresh, 0, "slab that was never used"),
-        ("~", Content::Unmapped, 0, "no memory mapped"),
-        ("?", Content::Unknown, 0, "contradictory metadata; call `check`"),
-    ] {
-        let is_like = |cell: &&Cell| match (cell.content, content) {
-            (Content::Run(_), Content::Run(_)) => (cell.level > 0) == (level > 0),
-            (Content::LargeRest, Content::Large) => true,
-            (found, content) => found == content,
-        };
-        let Some(cell) = cells.iter().find(is_like) else { continue };
-        let sample = if glyph == "a" { *cell } else { Cell { content, level, ..*cell } };
-        let sample = if glyph == "a" { "a".to_owned() } else { row(&[sample], style.has_colour) };
-        let _ = writeln!(text, "  {sample}  {meaning}");
+    if cells.iter().any(|cell| matches!(cell.content, Content::Run(_)) && cell.level > 0) {
+        text += "  a  run of class a; live: up to half of its blocks, A: more\n";
+    }
+    for (cell, meaning) in meanings(cells) {
+        let _ = writeln!(text, "  {}  {meaning}", row(&[cell], style.has_colour));
     }
     if cells.iter().any(|cell| cell.is_held) {
         text += "  ^  held: in a span in which a cursor of its class looks for free blocks first\n";
@@ -164,11 +151,8 @@ fn over_time(maps: &[HeapMap], style: Style) -> String {
             let _ = writeln!(text, "      {}", "=".repeat(largest as usize));
         }
     }
-    for (index, part) in shares(&maps[0], &totals[0]).into_iter().enumerate() {
-        let is_used = maps.iter().zip(&totals).any(|(map, totals)| shares(map, totals)[index].bytes > 0);
-        if is_used {
-            let _ = writeln!(text, "  {}  {}", part.glyph, part.name);
-        }
+    for part in used_shares(maps) {
+        let _ = writeln!(text, "  {}  {}", part.glyph, part.name);
     }
     text += "  =  largest free range\n\n";
     let headings = ["", "live", "in runs", "free slabs", "largest range", "fragmentation", "failed"];

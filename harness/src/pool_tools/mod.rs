@@ -1,4 +1,4 @@
-//! Operations on host pools: benchmarks of the pools of [`replay`](warpheap::host_pools::replay),
+//! Operations on host pools: benchmarks of the pools of [`replay`],
 //! and [`timeline`], which reads a log as a stream of events.
 
 pub mod bench;

@@ -297,26 +297,6 @@ fn may_start() -> io::Result<()> {
 #[cfg(test)]
 use planted::may_start;
 
-/// Threads that the system does not start.
-#[cfg(test)]
-pub(super) mod planted {
-    use std::cell::Cell;
-    use std::io;
-
-    thread_local!(static LEFT: Cell<usize> = const { Cell::new(usize::MAX) });
-
-    /// The calling thread can start `count` threads more.
-    pub fn allow(count: usize) {
-        LEFT.set(count);
-    }
-
-    pub(super) fn may_start() -> io::Result<()> {
-        let left = LEFT.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
-        LEFT.set(left);
-        Ok(())
-    }
-}
-
 impl<'s> Turns<'s> {
     fn work(&self, thread: usize, steps: &[usize]) {
         let _stop = StopOnPanic(self);
@@ -356,5 +336,25 @@ impl Drop for StopOnPanic<'_, '_> {
         if thread::panicking() {
             self.0.stop(None);
         }
+    }
+}
+
+/// Threads that the system does not start.
+#[cfg(test)]
+pub(super) mod planted {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local!(static LEFT: Cell<usize> = const { Cell::new(usize::MAX) });
+
+    /// The calling thread can start `count` threads more.
+    pub fn allow(count: usize) {
+        LEFT.set(count);
+    }
+
+    pub(super) fn may_start() -> io::Result<()> {
+        let left = LEFT.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+        LEFT.set(left);
+        Ok(())
     }
 }

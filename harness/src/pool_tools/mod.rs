@@ -1,5 +1,5 @@
-//! Operations on host pools: benchmarks of the pools of [`replay`],
-//! and [`timeline`], which reads a log as a stream of events.
+//! Operations on host pools: benchmarks of the pools of [`replay`], and [`timeline`], which reads a
+//! log as a stream of events.
 
 pub mod bench;
 pub mod timeline;

@@ -211,8 +211,8 @@ pub struct Installed {
 /// Installs `machine` on this OS thread until the returned guard is dropped.
 ///
 /// # Safety
-/// The guard is dropped, not forgotten, before the machine is dropped or moved. Guards are dropped
-/// in the reverse order of their creation.
+/// The guard is dropped, not forgotten, before the machine is dropped or moved, and not inside a call
+/// of [`with`]. Guards are dropped in the reverse order of their creation.
 pub unsafe fn install(machine: &dyn Machine) -> Installed {
     // SAFETY: the lifetime is erased here. The caller keeps the machine alive longer than the
     // guard, and the drop of the guard removes the pointer.

@@ -61,6 +61,12 @@ mod usage;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::kernel_test::{HeapAudit, launch_test, run_test};
+
+    /// Whether a handle of the stream still exists, for tests of the bindings.
+    pub fn lives(stream: &crate::Stream) -> impl Fn() -> bool + use<> {
+        let (weak, device) = (stream.downgrade(), stream.device().clone());
+        move || weak.upgrade(&device).is_some()
+    }
 }
 
 pub use bytes::Bytes;

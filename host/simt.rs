@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::panicking;
 use warpheap_device::global::GlobalHeap;
-use warpheap_device::machine::runs_a_lane;
+use warpheap_device::machine::{installed, runs_a_lane};
 use warpheap_sim::Around;
 
 #[doc(inline)]
@@ -129,13 +129,15 @@ pub(crate) fn forget_memory(first: u64, bytes: u64) {
 }
 
 std::thread_local! {
-    /// The global heap of the lanes that run on this OS thread. Null if they have none.
-    static GLOBAL_HEAP: Cell<*const GlobalHeap> = const { Cell::new(null()) };
+    /// The global heap of the lanes of a machine on this OS thread, and the address of the machine.
+    /// Null if they have none. A kernel that a lane of theirs runs has another machine, and not
+    /// their heap.
+    static GLOBAL_HEAP: Cell<(*const GlobalHeap, usize)> = const { Cell::new((null(), 0)) };
 }
 
 /// Gives lanes a global heap: what is done around them.
 pub(crate) fn with_heap(heap: Arc<GlobalHeap>) -> Arc<Around> {
-    struct Back(*const GlobalHeap);
+    struct Back((*const GlobalHeap, usize));
     impl Drop for Back {
         fn drop(&mut self) {
             GLOBAL_HEAP.set(self.0);
@@ -143,7 +145,7 @@ pub(crate) fn with_heap(heap: Arc<GlobalHeap>) -> Arc<Around> {
     }
     Arc::new(move |lanes| {
         // Also if `lanes` panics.
-        let _back = Back(GLOBAL_HEAP.replace(from_ref(&*heap)));
+        let _back = Back(GLOBAL_HEAP.replace((from_ref(&*heap), installed())));
         lanes();
     })
 }
@@ -152,8 +154,8 @@ pub(crate) fn with_heap(heap: Arc<GlobalHeap>) -> Arc<Around> {
 /// no global heap.
 #[inline]
 fn with_global_heap<R>(f: impl FnOnce(&GlobalHeap) -> R) -> Option<R> {
-    let heap = GLOBAL_HEAP.get();
-    if heap.is_null() || !runs_a_lane() {
+    let (heap, machine) = GLOBAL_HEAP.get();
+    if heap.is_null() || machine != installed() || !runs_a_lane() {
         return None;
     }
     // SAFETY: `with_heap` keeps it live until the guard is dropped.
@@ -238,5 +240,43 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for KernelAllocator<A> {
                 new
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpheap_device::machine::{Coords, Machine, install, stand_at};
+
+    struct Lane(Coords);
+
+    // SAFETY: the lane is alone.
+    unsafe impl Machine for Lane {
+        fn coords(&self) -> Coords {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_a_lane_runs_does_not_have_the_heap_of_the_lane() {
+        let has_heap = || with_global_heap(|_| ()).is_some();
+        let (outer, inner) = (Lane(Coords::SOLE), Lane(Coords::SOLE));
+        // SAFETY: the machine outlives the guard.
+        let _outer = unsafe { install(&outer) };
+        // SAFETY: the coordinates live as long as the machine.
+        unsafe { stand_at(&outer.0) };
+        // SAFETY: nothing allocates from it.
+        with_heap(Arc::new(unsafe { GlobalHeap::unset() }))(&mut || {
+            assert!(has_heap());
+            {
+                // SAFETY: the machine outlives the guard.
+                let _inner = unsafe { install(&inner) };
+                // SAFETY: the coordinates live as long as the machine.
+                unsafe { stand_at(&inner.0) };
+                assert!(!has_heap());
+            }
+            assert!(has_heap());
+        });
+        assert!(!has_heap());
     }
 }

@@ -56,8 +56,8 @@ instrumented() {
     tests=(cargo test --locked -Zbuild-std --target "$target" -p warpheap -p warpheap-sim)
 }
 
-# The modules of the executor that have unit tests.
-executor=(lane:: overflow:: panic:: threads::)
+# The modules of the executor whose unit tests run here.
+executor=(error:: lane:: overflow:: panic:: threads::)
 
 # skipping TEST NAME...: runs a test program without the tests whose names start so.
 skipping() {

@@ -72,7 +72,7 @@ impl Builder {
             let (folder, features) = (folder.into(), features.into_iter().map(Into::into).collect());
             // Canonical, because cargo must see the same crate under every path to the folder.
             let folder = folder.canonicalize().unwrap_or(folder);
-            *device = Some(DeviceCrate { folder, machine: None, features });
+            *device = Some(DeviceCrate::new(folder, features));
         }
         self
     }

@@ -32,10 +32,15 @@ impl DeviceCrate {
     /// The device crate that cargo names to this build script.
     pub fn of_build_script() -> Result<DeviceCrate, Error> {
         let folder: PathBuf = std::env::var_os(SOURCE).ok_or(Error::NoDeviceCrate)?.into();
-        let machine = std::env::var_os(MACHINE).map(PathBuf::from).filter(|_| is_packaged(&folder));
         let features = std::env::var(FEATURES).unwrap_or_default();
         let features = features.split(',').filter(|name| !name.is_empty()).map(String::from).collect();
-        Ok(DeviceCrate { folder, machine, features })
+        Ok(DeviceCrate::new(folder, features))
+    }
+
+    /// The crate in `folder`, with the `warpheap-machine` that cargo names to this build script.
+    pub fn new(folder: PathBuf, features: Vec<String>) -> DeviceCrate {
+        let machine = std::env::var_os(MACHINE).map(PathBuf::from).filter(|_| is_packaged(&folder));
+        DeviceCrate { folder, machine, features }
     }
 
     /// Whether the program has the feature `debug`. `None` if cargo does not pass it to this build

@@ -1,6 +1,6 @@
 //! Tests and benchmarks of warpheap's allocators and of third-party ones: stress runs that check
 //! that no two live blocks overlap, injected faults, figures, and replays of logs. The program
-//! `warpheap`, behind the feature `cli`, is its command line.
+//! `warpheap`, behind the feature `cli`, is its command line; `program` is `cli` without drawings.
 //!
 //! [`stress::stress`] runs on this library's allocators. [`stress::stress_allocator`] runs on your
 //! own, which must implement [`stress::Subject`] and three kernels, declared by

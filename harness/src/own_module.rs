@@ -30,7 +30,7 @@ impl OwnModule {
     /// run: `(7, 0)` for the kernels of sm_70. The CPU has no images.
     ///
     /// # Errors
-    /// As for [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub fn load_for(device: &Device, capability: (u32, u32), kernels: &[&'static str]) -> Result<OwnModule> {
         OwnModule::load_image(device, Some(capability), kernels)
     }
@@ -39,7 +39,7 @@ impl OwnModule {
     /// device and architecture.
     ///
     /// # Errors
-    /// As for [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub(crate) fn load_suite(&self, kernels: &[&'static str]) -> Result<OwnModule> {
         let device = self.module.device();
         let Some(image) = self.image else {

@@ -1,4 +1,5 @@
-//! Summaries of measured times. All medians and percentiles of results are made here.
+//! Summaries of measured times: medians and percentiles. Those of calls to host pools are the
+//! [`Spread`] of the library.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;

@@ -68,8 +68,8 @@ pub type Abi<P> = <<P as KernelParam>::Arg as KernelArg>::Abi;
 /// [`KernelParam`] for types that are their own argument.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! itself {
-    ($([$($bound:tt)*] $ty:ty),+) => {$(
+macro_rules! __param_is_itself {
+    (unsafe $([$($bound:tt)*] $ty:ty),+) => {$(
         // SAFETY: the host held the same value.
         unsafe impl<$($bound)*> $crate::kernel::KernelParam for $ty {
             type Arg = Self;
@@ -90,7 +90,7 @@ macro_rules! plain {
                 self
             }
         }
-        itself! { [] $ty }
+        __param_is_itself! { unsafe [] $ty }
     )+};
 }
 plain!(u8, i8, u16, i16, u32, i32, u64, i64, u128, i128, usize, isize, f32, f64, bool, char);
@@ -255,7 +255,7 @@ unsafe impl<H: DeviceHandle> KernelArg for Arg<H> {
         self.0.for_each_range(found);
     }
 }
-itself! { [H: DeviceHandle] Arg<H> }
+__param_is_itself! { unsafe [H: DeviceHandle] Arg<H> }
 #[cfg(feature = "rustacuda")]
 // SAFETY: a bitwise copy is another argument for the same pool, valid on the device.
 unsafe impl<H: DeviceHandle> rustacuda_core::DeviceCopy for Arg<H> {}

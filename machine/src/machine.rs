@@ -211,8 +211,8 @@ pub struct Installed {
 /// Installs `machine` on this OS thread until the returned guard is dropped.
 ///
 /// # Safety
-/// The guard is dropped, not forgotten, before the machine is dropped or moved, and not inside a call
-/// of [`with`]. Guards are dropped in the reverse order of their creation.
+/// The guard is dropped, not forgotten, before the machine is dropped or moved. Guards are dropped
+/// in the reverse order of their creation.
 pub unsafe fn install(machine: &dyn Machine) -> Installed {
     // SAFETY: the lifetime is erased here. The caller keeps the machine alive longer than the
     // guard, and the drop of the guard removes the pointer.
@@ -229,6 +229,13 @@ pub unsafe fn install(machine: &dyn Machine) -> Installed {
 #[inline]
 pub unsafe fn stand_at(coords: *const Coords) {
     STANDS_AT.set(coords);
+}
+
+/// The address of the machine that is installed on this OS thread; 0 if there is none.
+#[doc(hidden)]
+#[inline]
+pub fn installed() -> usize {
+    INSTALLED.get().map_or(0, |machine| machine.cast::<()>().addr())
 }
 
 /// Whether a lane runs on this OS thread, as far as [`stand_at`] tells.
@@ -257,9 +264,14 @@ impl Drop for Installed {
 }
 
 /// Calls `f` on the installed machine, or on `SoleLane` if there is none.
+///
+/// # Safety
+/// `f` makes one call of the machine, as a function of `warp`, `thread` or `shared` of the device
+/// crate, with the location of that function's caller. If that function is unsafe, its requirements
+/// hold. `f` does not drop the guard of the machine.
 #[doc(hidden)]
 #[inline]
-pub fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
+pub unsafe fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
     let machine: &dyn Machine = match INSTALLED.get() {
         // SAFETY: `install` keeps the machine alive while it is installed.
         Some(machine) => unsafe { &*machine },
@@ -274,7 +286,9 @@ pub fn with<R>(f: impl FnOnce(&dyn Machine) -> R) -> R {
 pub fn at<R>(f: impl FnOnce(&Coords) -> R) -> R {
     let coords = STANDS_AT.get();
     if coords.is_null() {
-        return f(&with(|m| m.coords()));
+        // SAFETY: the coordinates of the lane, as the functions of `thread` read them.
+        let coords = unsafe { with(|m| m.coords()) };
+        return f(&coords);
     }
     // SAFETY: the caller of `stand_at` keeps them live and unchanged.
     f(unsafe { &*coords })

@@ -117,6 +117,7 @@ fn find(known: &[(usize, Stream)], raw: *mut c_void) -> Option<Stream> {
 mod tests {
     use super::*;
     use std::ptr::without_provenance_mut;
+    use warpheap::__private::lives;
     use warpheap::Error;
 
     fn on_cuda(raw: usize) -> Result<usize> {
@@ -156,13 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_the_same_until_it_is_forgotten() {
+    fn a_stream_lives_until_it_is_forgotten() {
         let streams = RawStreams::new(&Device::cpu());
         let ids = [7, 8].map(|raw| get(&streams, raw).id());
+        let [first, second] = [7, 8].map(|raw| lives(&get(&streams, raw)));
+        assert!(first() && second());
         streams.forget(without_provenance_mut(7));
+        assert!(!first() && second());
         streams.forget(without_provenance_mut(9));
         assert_ne!(get(&streams, 7).id(), ids[0]);
         assert_eq!(get(&streams, 8).id(), ids[1]);
+        drop(streams);
+        assert!(!second());
     }
 
     #[test]

@@ -3,7 +3,6 @@
 #![cfg(not(loom))]
 
 use std::alloc::Layout;
-use std::ptr::without_provenance_mut;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 use warpheap::host_pools::{CachingPool, DeviceAllocator};
 use warpheap::{Device, DeviceBuffer, Error, LaunchConfig, Module, Stream};
-use warpheap_bindings::RawPool;
 use warpheap_bindings::pool::StreamUses;
 use warpheap_device::kernel::{DevicePtr, DeviceSlice};
 use warpheap_device::thread as device_thread;
@@ -209,22 +207,4 @@ fn a_stream_that_fails_makes_the_free_wait_for_the_device() {
         assert_eq!(early, Err(RecvTimeoutError::Timeout), "it was freed before the late kernel had ended");
     });
     setup.finish();
-}
-
-#[test]
-fn memory_of_a_forgotten_stream_serves_others() {
-    let large = Layout::from_size_align(3 << 20, 256).unwrap();
-    // One block fills the pool.
-    let pool = CachingPool::builder().max_bytes(4 << 20).build(&Device::cpu()).unwrap();
-    let pool = RawPool::new(pool);
-    for number in [7, 7, 8] {
-        let raw = without_provenance_mut(number);
-        // SAFETY: on the CPU, a number needs no live stream.
-        let block = unsafe { pool.allocate(large, raw) }.unwrap();
-        // SAFETY: as above; the block is live and has no uses.
-        unsafe { pool.deallocate(block, large, raw) }.unwrap();
-        pool.forget(raw);
-    }
-    let stats = pool.pool().stats();
-    assert_eq!((stats.live_blocks, stats.rungs.failed), (0, 0));
 }

@@ -1,6 +1,6 @@
 //! Plain data that host and device exchange in memory, and structs as kernel arguments.
 
-use warpheap_machine::itself;
+use warpheap_machine::__param_is_itself;
 use warpheap_machine::kernel::KernelArg;
 
 /// Plain data that host and device both read and write, byte for byte.
@@ -46,7 +46,7 @@ unsafe impl<T: bytemuck::Pod + Send + Sync> KernelArg for Pod<T> {
     }
 }
 #[cfg(feature = "bytemuck")]
-itself! { [T: bytemuck::Pod + Send + Sync] Pod<T> }
+__param_is_itself! { unsafe [T: bytemuck::Pod + Send + Sync] Pod<T> }
 
 /// Compiles only if the field's type is passed to kernels unchanged (`Abi = Self`).
 #[doc(hidden)]
@@ -213,7 +213,7 @@ unsafe impl<T: 'static> KernelArg for DevicePtr<T> {
         }
     }
 }
-itself! { [T: 'static] DevicePtr<T> }
+__param_is_itself! { unsafe [T: 'static] DevicePtr<T> }
 
 /// An array in device memory: an address and a length, neither of which is checked. Reading or
 /// writing it is `unsafe`.
@@ -249,7 +249,7 @@ unsafe impl<T: 'static> KernelArg for DeviceSlice<T> {
         }
     }
 }
-itself! { [T: 'static] DeviceSlice<T> }
+__param_is_itself! { unsafe [T: 'static] DeviceSlice<T> }
 
 impl<T: Copy> DeviceSlice<T> {
     /// `len` values that start at `ptr`.

@@ -9,7 +9,9 @@ use core::any::TypeId;
 pub type Address = *mut u64;
 
 pub fn first<M: SharedMemory>() -> Address {
-    machine::with(|m| m.shared_memory(TypeId::of::<M>(), M::WORDS as usize)).as_ptr()
+    let words = M::WORDS as usize;
+    // SAFETY: the piece that the type names, which has as many words.
+    unsafe { machine::with(|m| m.shared_memory(TypeId::of::<M>(), words)) }.as_ptr()
 }
 
 #[inline]

@@ -38,16 +38,19 @@ pub fn sm_count() -> u32 {
 #[track_caller]
 pub unsafe fn sync_threads() {
     let at = Location::caller();
-    machine::with(|m| m.sync_block(at))
+    // SAFETY: the requirements of this function hold.
+    unsafe { machine::with(|m| m.sync_block(at)) }
 }
 
 pub fn nanosleep(nanos: u32) {
-    machine::with(|m| m.pause(nanos))
+    // SAFETY: no other lane depends on it.
+    unsafe { machine::with(|m| m.pause(nanos)) }
 }
 
 #[cfg(not(all(test, not(loom))))]
 pub fn clock() -> u64 {
-    machine::with(|m| m.clock())
+    // SAFETY: no other lane depends on it.
+    unsafe { machine::with(|m| m.clock()) }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -58,9 +61,11 @@ pub fn global_timer_nanos() -> u64 {
 }
 
 pub fn exit() -> ! {
-    machine::with(|m| m.exit())
+    // SAFETY: ends this lane, as the function does on a GPU.
+    unsafe { machine::with(|m| m.exit()) }
 }
 
 pub fn trap() -> ! {
-    machine::with(|m| m.trap())
+    // SAFETY: ends the grid, as the function does on a GPU.
+    unsafe { machine::with(|m| m.trap()) }
 }

@@ -14,11 +14,13 @@ pub fn lane_id() -> u32 {
 #[track_caller]
 pub fn activemask() -> LaneMask {
     let at = Location::caller();
-    machine::with(|m| m.converged(at))
+    // SAFETY: the call of this function, with the location of its caller.
+    unsafe { machine::with(|m| m.converged(at)) }
 }
 
 /// The result of `together` for the words of all lanes of `mask`, or of `alone` if the lane is the
 /// only one. `together` must call no collective and no atomic, and must not query its coordinates.
+/// Only collectives call this, and their callers keep the requirements of collectives.
 #[inline]
 #[track_caller]
 fn exchange<R>(
@@ -29,12 +31,13 @@ fn exchange<R>(
     together: impl FnOnce(&Deposits) -> R,
 ) -> R {
     let at = Location::caller();
-    machine::with(|m| match m.exchange(mask, what, value, at) {
+    // SAFETY: a collective calls this, and its requirements hold.
+    match unsafe { machine::with(|m| m.exchange(mask, what, value, at)) } {
         // SAFETY: valid until this lane calls the machine again (`Machine`), which `together` does
         // not do.
         Some(all) => together(unsafe { all.as_ref() }),
         None => alone(),
-    })
+    }
 }
 
 /// The lanes of `mask` that hold `value`. Branch-free, so that it compiles to vector code.

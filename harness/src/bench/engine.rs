@@ -137,7 +137,7 @@ impl Bench {
     /// Launches a kernel of `module` for so many threads.
     ///
     /// # Safety
-    /// As for the kernel.
+    /// The requirements of the kernel hold.
     pub unsafe fn launch<K: Kernel>(
         &self,
         module: &Module,
@@ -194,16 +194,16 @@ impl Load<'_> {
     /// Launches a kernel for all threads.
     ///
     /// # Safety
-    /// As for the kernel.
+    /// The requirements of the kernel hold.
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, args: K::Args) -> warpheap::Result<()> {
         // SAFETY: `launch` requires what the kernel requires.
         unsafe { self.launch_in(&self.bench.module, kernel, args) }
     }
 
-    /// As [`launch`](Self::launch), for a kernel of another module.
+    /// Launches a kernel of another module as [`launch`](Self::launch) does.
     ///
     /// # Safety
-    /// As for the kernel.
+    /// The requirements of the kernel hold.
     pub unsafe fn launch_in<K: Kernel>(
         &self,
         module: &Module,

@@ -245,7 +245,7 @@ const FREE_BARS: [f64; 2] = [2.2, 3.6];
 const MIXED_FREE_BARS: [f64; 2] = [3.0, 3.8];
 const ALLOC_BAR: f64 = 2.3;
 const SPARSE_BAR: f64 = 2.5;
-/// The same with [`MANY`] threads.
+/// Bars of figures with [`MANY`] threads.
 const MANY_BARS: [f64; 2] = [2.4, 2.8];
 
 /// Allocations of a heap, and frees of the allocated blocks: one per thread.
@@ -286,7 +286,7 @@ fn alloc(name: String, threads: u32, sizes: Sizes, bar: f64) -> Plan {
     alloc_after(0, name, threads, sizes, room_for(threads, sizes), bar)
 }
 
-/// The same after [`SETTLING`] kernels, in a heap of `bytes`.
+/// A figure after [`SETTLING`] kernels, in a heap of `bytes`.
 fn settled(name: String, threads: u32, sizes: Sizes, bytes: u64, bar: f64) -> Plan {
     alloc_after(SETTLING, format!("{name}, after {SETTLING} kernels"), threads, sizes, bytes, bar)
 }

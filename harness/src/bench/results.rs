@@ -157,7 +157,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// As in the results.
+    /// The name in the results.
     pub const fn name(self) -> &'static str {
         match self {
             Suite::Quick => "quick",
@@ -385,7 +385,7 @@ pub struct Fill {
     pub requests: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// The same in percent of the requests.
+    /// `failed` in percent of the requests.
     pub failed_percent: f64,
 }
 
@@ -406,7 +406,7 @@ pub struct Turn {
     pub requests: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// The same in percent of the requests.
+    /// `failed` in percent of the requests.
     pub failed_percent: f64,
 }
 
@@ -421,7 +421,7 @@ pub enum Survivors {
 }
 
 impl Survivors {
-    /// As in text.
+    /// The name in text.
     pub const fn name(self) -> &'static str {
         match self {
             Survivors::Oldest => "the oldest tenth",
@@ -464,14 +464,14 @@ pub struct Drift {
     /// Failed allocations for which there was memory: `served_again`, or what the free blocks,
     /// slabs and runs hold if that is more. At most `failed`.
     pub wrong: u64,
-    /// The same in percent of the requests.
+    /// `wrong` in percent of the requests.
     pub wrong_percent: f64,
     /// Those of the `failed` allocations that gave up without a proof that there was no memory.
     #[serde(default)]
     pub contended: u64,
     /// Bytes of the goal that no kernel was granted.
     pub persistent_bytes: u64,
-    /// The same in percent of the goal.
+    /// `persistent_bytes` in percent of the goal.
     pub persistent_percent: f64,
 }
 

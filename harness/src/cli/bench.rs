@@ -53,6 +53,8 @@ pub fn run(args: BenchArgs, console: &Console) -> Result<Status, Failure> {
     print(&report, console);
     let status = conclude(&report.bench, console);
     let json = args.output.json.as_ref();
+    // Asked again: the free memory is that when the result is written.
+    let info = chosen.device.info()?;
     let results = write_results(json, "bench", Some(&info), chosen.kernels(), report, console)?;
     report_run(results, status, args.page.html.as_ref(), old.as_ref(), console)
 }

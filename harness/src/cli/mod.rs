@@ -54,7 +54,7 @@ fn run(cli: Cli) -> Status {
 }
 
 fn execute(command: Command, console: &Console) -> Result<Status, Failure> {
-    check_drawings(&command.outputs())?;
+    check_drawings(cfg!(feature = "view"), &command.outputs())?;
     check_files(&command.inputs(), &command.outputs())?;
     match command {
         Command::Stress(args) => stress::run(args, console),
@@ -66,11 +66,11 @@ fn execute(command: Command, console: &Console) -> Result<Status, Failure> {
     }
 }
 
-/// Fails if one of the outputs, each given with its option, is drawn, but the program draws
-/// nothing.
-fn check_drawings(outputs: &[(&str, &Target)]) -> Result<(), Failure> {
+/// Fails if one of the outputs, each given with its option, is drawn, but the program does not
+/// draw.
+fn check_drawings(draws: bool, outputs: &[(&str, &Target)]) -> Result<(), Failure> {
     const DRAWN: [&str; 4] = ["--html", "--svg", "--perfetto", "--out"];
-    match outputs.iter().find(|(option, _)| !cfg!(feature = "view") && DRAWN.contains(option)) {
+    match outputs.iter().find(|(option, _)| !draws && DRAWN.contains(option)) {
         Some((option, _)) => Err(Failure::usage(format_args!(
             "{option} needs a program with the feature `view`; build it with the feature `cli`"
         ))),
@@ -90,4 +90,29 @@ fn log_to_stderr(verbose: u8) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_drawings_the_options_that_draw_are_rejected() {
+        let check = |line: &[&str], draws| {
+            let command = Cli::parse_from([&["warpheap"], line].concat()).command;
+            check_drawings(draws, &command.outputs()).map_err(|failure| failure.message)
+        };
+        for (line, option) in [
+            (["report", "a.json", "--html", "b"].as_slice(), "--html"),
+            (&["report", "a.json", "--chart", "x", "--svg", "b"], "--svg"),
+            (&["map", "a.json", "--svg", "b"], "--svg"),
+            (&["map", "a.json", "--perfetto", "b"], "--perfetto"),
+            (&["pool", "export", "--trace", "a", "--out", "b", "--format", "perfetto"], "--out"),
+        ] {
+            let message = check(line, false).unwrap_err();
+            assert!(message.starts_with(option) && message.contains("the feature `cli`"), "{message}");
+            assert_eq!(check(line, true), Ok(()));
+        }
+        assert_eq!(check(&["map", "a.json", "--json", "b"], false), Ok(()));
+    }
 }

@@ -23,8 +23,7 @@ pub const SCHEMA: &str = "warpheap-result/1";
 pub struct Origin {
     /// The layout of the file.
     pub schema: String,
-    /// Kind of the data: `stress`, `bench`, `doctor`, `pool-replay`, `pool-bench` or
-    /// `pool-show`.
+    /// Kind of the data: `stress`, `bench`, `doctor`, `pool-replay`, `pool-bench` or `pool-show`.
     pub kind: String,
     /// The title of results that another program measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +78,7 @@ pub struct DeviceRecord {
     pub backend: String,
     /// Product name.
     pub name: String,
-    /// As `9.0`.
+    /// In the form `9.0`.
     pub compute_capability: Option<String>,
     /// Number of SMs; 0 if unknown.
     #[serde(default)]

@@ -16,10 +16,10 @@ pub trait KernelWith<A> {
     /// Launches the kernel.
     ///
     /// # Errors
-    /// As for [`Stream::launch`].
+    /// See [`Stream::launch`].
     ///
     /// # Safety
-    /// As for [`Stream::launch`].
+    /// See [`Stream::launch`].
     unsafe fn launch(
         &self,
         stream: &Stream,

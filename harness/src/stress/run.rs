@@ -237,7 +237,7 @@ impl<'a, S: Subject> Run<'a, S> {
 /// first round with a finding.
 ///
 /// # Errors
-/// As for [`StressConfig::validate`], and any error during the run. A kernel that crashes is an
+/// Those of [`StressConfig::validate`], and any error during the run. A kernel that crashes is an
 /// error, not a finding.
 pub fn stress(
     device: &Device,

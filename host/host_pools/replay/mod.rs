@@ -21,12 +21,9 @@ pub use script::{Action, Demand, Script, Step};
 pub use trace::{Finding, Findings, Trace, TraceSummary};
 
 use crate::driver::Device;
-use crate::error::{Error, InvalidConfig, Result};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
-
-/// The most threads. On the CPU each has a stream with a thread of its own.
-const MAX_THREADS: usize = 1024;
 
 /// Settings of a replay.
 #[derive(Clone, Copy, Debug)]
@@ -116,23 +113,12 @@ impl ReplayReport {
 /// Errors that make the device unusable, and host threads that cannot be started. Errors of the
 /// pool are in the report.
 pub fn replay(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<ReplayReport> {
-    if config.hosts == Hosts::AsLogged {
-        check_threads(trace.script.threads)?;
-    }
+    player::check_threads(config.hosts, trace.script.threads)?;
     match play_twice(device, kind, trace, config) {
         Ok(played) => Ok(report(kind, played)),
         Err(error) if error.is_fatal() || matches!(error, Error::NoThread { .. }) => Err(error),
         Err(error) => Ok(ReplayReport { error: Some(error.to_string()), ..report(kind, Played::default()) }),
     }
-}
-
-/// Fails for more threads than there can be.
-fn check_threads(count: usize) -> Result<()> {
-    if count <= MAX_THREADS {
-        return Ok(());
-    }
-    let (given, why) = (count.to_string(), format!("it must be at most {MAX_THREADS}"));
-    Err(InvalidConfig::Pool { setting: "threads", given, why }.into())
 }
 
 fn play_twice(device: &Device, kind: &PoolKind, trace: &Trace, config: ReplayConfig) -> Result<Played> {

@@ -17,7 +17,7 @@
 
 use super::script::{Action, Script, Step};
 use crate::driver::Stream;
-use crate::error::{Error, InvalidRequest, Result};
+use crate::error::{Error, InvalidConfig, InvalidRequest, Result};
 use crate::host_pools::DeviceAllocator;
 use crate::lock::{lock, wait_while};
 use serde::Serialize;
@@ -26,6 +26,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 use warpheap_device::kernel::DevicePtr;
+
+/// The most threads. On the CPU each has a stream with a thread of its own.
+const MAX_THREADS: usize = 1024;
 
 /// The host threads that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +44,25 @@ fn streams(script: &Script, pool: &dyn DeviceAllocator) -> Result<Vec<Stream>> {
     (0..script.streams).map(|_| pool.device().stream()).collect()
 }
 
+/// Fails for more threads than there can be.
+pub(super) fn check_threads(hosts: Hosts, count: usize) -> Result<()> {
+    if hosts == Hosts::One || count <= MAX_THREADS {
+        return Ok(());
+    }
+    let (given, why) = (count.to_string(), format!("it must be at most {MAX_THREADS}"));
+    Err(InvalidConfig::Pool { setting: "threads", given, why }.into())
+}
+
 /// Makes all calls of a script, and then frees the remaining blocks.
 ///
 /// # Errors
-/// `NoThread` if the system cannot start a thread. Any error of a call, except for a failed
-/// allocation or a rejected free.
+/// [`Error::InvalidConfig`] for more than 1024 threads. `NoThread` if the system cannot start a
+/// thread. Any error of a call, except for a failed allocation or a rejected free.
+///
+/// # Panics
+/// If a step names a slot, a thread or a stream that the script does not have.
 pub fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result<Played> {
+    check_threads(hosts, script.threads)?;
     let streams = streams(script, pool)?;
     let mut session = Session::new(script, pool, &streams);
     match hosts {
@@ -61,6 +77,9 @@ pub fn play(script: &Script, pool: &dyn DeviceAllocator, hosts: Hosts) -> Result
 ///
 /// # Errors
 /// Any error of a call, except for a failed allocation.
+///
+/// # Panics
+/// If a step names a slot or a stream that the script does not have.
 pub fn time(script: &Script, pool: &dyn DeviceAllocator) -> Result<Duration> {
     let streams = streams(script, pool)?;
     let mut blocks = vec![None; script.layouts.len()];

@@ -5,7 +5,8 @@
 
 use std::alloc::Layout;
 
-/// Calls, in the order in which they are made.
+/// Calls, in the order in which they are made: each slot is allocated by one step, and freed by at
+/// most one later step; `thread` and `stream` of a step are below `threads` and `streams`.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The calls.
@@ -78,6 +79,9 @@ impl Script {
     }
 
     /// The requirements for a pool. `None` if nothing is allocated.
+    ///
+    /// # Panics
+    /// If a step names a slot that the script does not have.
     pub fn demand(&self, bytes: Option<u64>) -> Option<Demand> {
         let size = self.layouts.iter().map(Layout::size).max()?;
         let align = self.layouts.iter().map(Layout::align).max()?;
@@ -87,12 +91,12 @@ impl Script {
         let total_bytes = at_most(self.layouts.iter().map(bytes_of).sum());
         let total_blocks = self.layouts.len();
         let mut demand = Demand { bytes, largest, peak_blocks: 0, peak_bytes: 0, total_bytes, total_blocks };
-        let (mut blocks, mut live) = (0, 0);
+        let (mut blocks, mut live) = (0_usize, 0_u128);
         for step in &self.steps {
             let size = bytes_of(&self.layouts[step.slot]);
             match step.action {
                 Action::Alloc => (blocks, live) = (blocks + 1, live + size),
-                Action::Free => (blocks, live) = (blocks - 1, live - size),
+                Action::Free => (blocks, live) = (blocks.saturating_sub(1), live.saturating_sub(size)),
             }
             demand.peak_blocks = demand.peak_blocks.max(blocks);
             demand.peak_bytes = demand.peak_bytes.max(at_most(live));

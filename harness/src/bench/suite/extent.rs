@@ -26,7 +26,7 @@ pub(super) struct Extent {
     pub threads_over_bytes: u32,
     /// Threads that call once while their calls are timed.
     pub callers: u32,
-    /// The same for CUDA's `malloc`.
+    /// Their number for CUDA's `malloc`.
     pub callers_of_malloc: u32,
     /// Threads of the kernels with collections.
     pub collections: u32,

@@ -259,7 +259,7 @@ impl<'a> Places<'a> {
     /// its threads got.
     ///
     /// # Safety
-    /// As for the kernel. It accesses no place after the last one.
+    /// The requirements of the kernel hold. It accesses no place after the last one.
     pub unsafe fn launch<K: Kernel<Args = Args>>(
         &self,
         kernel: K,

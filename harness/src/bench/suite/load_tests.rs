@@ -136,10 +136,10 @@ fn the_figure_of_a_drift_permits_no_wrong_failure() {
 }
 
 kernel! {
-    /// As [`bench_load_fill`], except that each eighth place gets no block.
+    /// Does what [`bench_load_fill`] does, except that each eighth place gets no block.
     ///
     /// # Safety
-    /// As for [`bench_load_fill`].
+    /// See [`bench_load_fill`].
     unsafe fn fill_without_some(
         heap: heap::Heap,
         slots: DeviceSlice<u64>,
@@ -152,10 +152,11 @@ kernel! {
         unsafe { fill_if(!place.is_multiple_of(8), heap, slots, results, stripe, draw) };
     }
 
-    /// As [`bench_load_fill`], except that the first kernel of a size serves only 3 of 4 threads.
+    /// Does what [`bench_load_fill`] does, except that the first kernel of a size serves only 3 of
+    /// 4 threads.
     ///
     /// # Safety
-    /// As for [`bench_load_fill`].
+    /// See [`bench_load_fill`].
     unsafe fn fill_with_spurious_failures(
         heap: heap::Heap,
         slots: DeviceSlice<u64>,
@@ -168,10 +169,11 @@ kernel! {
         unsafe { fill_if(is_served, heap, slots, results, stripe, draw) };
     }
 
-    /// As [`bench_load_fill`], except that thread 3 also counts a failure without a proof.
+    /// Does what [`bench_load_fill`] does, except that thread 3 also counts a failure without a
+    /// proof.
     ///
     /// # Safety
-    /// As for [`bench_load_fill`].
+    /// See [`bench_load_fill`].
     unsafe fn fill_with_contention(
         heap: heap::Heap,
         slots: DeviceSlice<u64>,
@@ -194,10 +196,10 @@ kernel! {
         }
     }
 
-    /// As [`bench_load_fill`], except that the block of place 5 has a wrong content.
+    /// Does what [`bench_load_fill`] does, except that the block of place 5 has a wrong content.
     ///
     /// # Safety
-    /// As for [`bench_load_fill`].
+    /// See [`bench_load_fill`].
     unsafe fn fill_with_a_torn_block(
         heap: heap::Heap,
         slots: DeviceSlice<u64>,
@@ -220,7 +222,7 @@ kernel! {
 /// What a thread of [`bench_load_fill`] does, or a failure.
 ///
 /// # Safety
-/// As for [`bench_load_fill`].
+/// See [`bench_load_fill`].
 unsafe fn fill_if(
     is_served: bool,
     heap: heap::Heap,

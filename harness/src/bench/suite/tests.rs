@@ -304,7 +304,7 @@ fn frees_of_failed_allocations_are_not_timed() {
 static LAUNCHED: AtomicUsize = AtomicUsize::new(0);
 
 kernel! {
-    /// As [`collect_vec`], except that only 64 threads ever store a sum.
+    /// Does what [`collect_vec`] does, except that only 64 threads ever store a sum.
     ///
     /// # Safety
     /// `sums` is live and nothing else accesses it.

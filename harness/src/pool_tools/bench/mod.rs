@@ -36,7 +36,7 @@ const MAX_ALLOCATIONS: u32 = 1 << 24;
 pub const ALLOCATIONS: u32 = 100_000;
 /// Maximum live bytes of the random allocations, as in RMM's benchmark.
 pub const CAP: u64 = 16_000 * MIB;
-/// The same two on the CPU, where the driver's memory is the program's own heap, cleared at each
+/// Both numbers on the CPU, where the driver's memory is the program's own heap, cleared at each
 /// allocation.
 const ON_CPU: (u32, u64) = (10_000, 1_000 * MIB);
 
@@ -82,8 +82,7 @@ impl PoolBenchConfig {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`](warpheap::Error::InvalidConfig) if the cap is less than a single
-    /// allocation, and for more host threads or
-    /// allocations than there can be.
+    /// allocation, and for more host threads or allocations than there can be.
     pub fn check(&self) -> warpheap::Result<()> {
         let invalid = |setting, given, why| Err(InvalidConfig::Pool { setting, given, why }.into());
         if self.cap_bytes < LARGEST {
@@ -112,7 +111,7 @@ pub fn names() -> impl Iterator<Item = String> {
 /// Measures the figures. `progress` is called with each figure and pool before it is measured.
 ///
 /// # Errors
-/// As for [`PoolBenchConfig::check`], and errors that make the device unusable. Errors of a pool
+/// Those of [`PoolBenchConfig::check`], and errors that make the device unusable. Errors of a pool
 /// are in the report.
 pub fn run(
     device: &Device,

@@ -231,5 +231,7 @@ fn few_threads_are_shaded_on_a_gpu() {
 fn empty_results_have_a_page() {
     let mut value = json_of(ALLOC);
     value["data"] = json!({"rounds": 1});
-    assert_eq!(charts(&page_of(&[&value.to_string()])), 0);
+    let page = page_of(&[&value.to_string()]);
+    assert_eq!(charts(&page), 0);
+    assert_eq!(parts(&page, "<h2>", "</h2>"), ["<h2>Method and origin</h2>"]);
 }

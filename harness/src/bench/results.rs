@@ -208,7 +208,7 @@ impl Over {
     }
 }
 
-/// The times of one operation of one contender.
+/// The times of one operation of one allocator, or of a floor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Series {
@@ -519,7 +519,7 @@ pub struct SuiteReport {
     /// Duration of the suite, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What a reader must know: limits that were set, contenders that were left out.
+    /// What a reader must know: limits that were set, allocators that were left out.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Times over the number of threads and over sizes.

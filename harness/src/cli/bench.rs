@@ -100,7 +100,7 @@ fn print(report: &SuiteReport, console: &Console) {
     console.say("");
 }
 
-/// A row for each value of the variable, and a column for each contender.
+/// A row for each value of the variable, and a column for each allocator.
 fn times_of(group: &[Series], for_terminal: bool) -> String {
     let headings: Vec<_> = std::iter::once("").chain(group.iter().map(|series| &*series.contender)).collect();
     let mut table = Summary::new(&headings, for_terminal);

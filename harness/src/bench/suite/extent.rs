@@ -38,7 +38,7 @@ pub(super) struct Extent {
     pub load: LoadExtent,
 }
 
-/// Size of the blocks in a series over threads: one that all contenders support.
+/// Size of the blocks in a series over threads: one that all allocators support.
 pub(super) const BYTES_OVER_THREADS: u32 = 64;
 
 impl Extent {

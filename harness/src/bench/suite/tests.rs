@@ -1,4 +1,4 @@
-//! Suites on the CPU: every contender is measured, and limits leave out the rest. Times mean
+//! Suites on the CPU: every allocator is measured, and limits leave out the rest. Times mean
 //! nothing there. CUDA's `malloc` is replaced by that of the C library.
 
 use super::extent::LoadExtent;
